@@ -1,0 +1,119 @@
+"""A commit: the one way a leaseholder changes its run, and the rules that need no store to be checked.
+
+The hot commit reads nothing: the rules are decided on what the lease carries, and the store's `WHERE` checks token,
+epoch and head again. Everything that must become true together travels in one proposal: entries, the new state, waits,
+appended rows, signals taken, messages to others, and what the run is afterwards.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from torpor.core.journal import Entry, Kind
+from torpor.core.run import State, may_follow
+
+if TYPE_CHECKING:
+    from torpor.core.wait import WaitKind
+
+
+class NewWait(NamedTuple):
+    """An open wait to be written in `slot` (a small number, used again once its wait is over).
+
+    `seq` is the number of the entry that opened it, as an offset from the commit's head (1 is the first entry of this
+    commit) if `fresh`, else absolute. `title` is one line for people.
+    """
+
+    slot: int
+    seq: int
+    kind: WaitKind
+    due_at: int | None
+    title: str
+    fresh: bool = True
+
+
+class NewRow(NamedTuple):
+    """One element appended to a `Rows` field: its number in that field, from 0, given out under the fence."""
+
+    field: str
+    n: int
+    body: bytes
+
+
+class NewMessage(NamedTuple):
+    """A message to another run, drained from the outbox by the waker. `key` makes it arrive once."""
+
+    target: int
+    name: str
+    key: str
+    body: bytes
+
+
+class Blob(NamedTuple):
+    """A large body, written before the commit that names it. `body` is packed."""
+
+    digest: bytes
+    body: bytes
+
+
+@dataclass(slots=True)
+class Proposal:
+    """What a leaseholder wants to make true, at `head`, under its `token` and `epoch`."""
+
+    run_id: int
+    token: int
+    epoch: int
+    head: int
+    entries: list[Entry]
+    after: State = State.RUNNING
+    state_body: bytes | None = None
+    """The new checkpoint's state; its entry is the CHECKPOINT in `entries`."""
+    program: int | None = None
+    """The program's number if its version moved with this checkpoint."""
+    seen: int = 0
+    """How far the inbox counter was seen; asked when the run is put away."""
+    due_at: int | None = None
+    waits: list[NewWait] = field(default_factory=list)
+    closes: list[tuple[int, int]] = field(default_factory=list)
+    """(slot, seq) of waits of people that are withdrawn or expire: refused if a decision came first."""
+    over: list[int] = field(default_factory=list)
+    """Slots whose wait is over and needs no such care: timers, messages, retries, consumed decisions."""
+    taken: list[int] = field(default_factory=list)
+    """Numbers of the signals that these entries consume."""
+    rows: list[NewRow] = field(default_factory=list)
+    messages: list[NewMessage] = field(default_factory=list)
+    blobs: list[Blob] = field(default_factory=list)
+
+    @property
+    def has_intent(self) -> bool:
+        """Whether it must be refused once cancel was asked (G12)."""
+        return any(entry.kind is Kind.INTENT for entry in self.entries)
+
+    @property
+    def hot(self) -> bool:
+        """Whether it is entries and nothing else: one statement, no indexed column of `runs` touched."""
+        return self.after is State.RUNNING and not (
+            self.state_body is not None
+            or self.waits
+            or self.closes
+            or self.over
+            or self.taken
+            or self.rows
+            or self.messages
+            or self.blobs
+        )
+
+
+def broken_rule(proposal: Proposal) -> str | None:
+    """Return which rule a proposal breaks, or None. A broken one is a defect of torpor, never of a user.
+
+    Every commit writes at least one entry: one without was applied twice when its answer was lost (G3).
+    """
+    if not proposal.entries:
+        return "G3: a commit without an entry cannot be told apart from its repetition"
+    if proposal.after is not State.RUNNING and not may_follow(State.RUNNING, proposal.after):
+        return f"G1: a running run cannot become {proposal.after.word}"
+    checkpoints = sum(entry.kind is Kind.CHECKPOINT for entry in proposal.entries)
+    if checkpoints != (proposal.state_body is not None):
+        return "G9: a checkpoint's entry and its state travel together"
+    return None

@@ -1,0 +1,178 @@
+"""Replay: code runs again from the last checkpoint while the journal answers.
+
+A call is known by (kind, name, argument digest, occurrence among equals) in its turn, or by a `step_id` the author
+gave. Its key is written into every entry that belongs to it.
+
+The executor asks about each call in the order the code makes them, and hands back what resolved them **one entry at a
+time, in journal order**, letting the code run until it is idle in between; so code meets its results in the order it
+met them the first time, and a race between a timer and a signal ends the same way. Nothing new is started before the
+last entry was delivered. Replay does no IO: every divergence is a plain unit test.
+
+Code diverged when it
+
+* asks for an effect whose name has an entry that was not asked for yet, with other arguments (before it starts);
+* is idle, and the next entry belongs to a call it did not make;
+* leaves an intent or an open wait behind that it did not ask for.
+"""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64encode
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+from torpor.core.journal import RESOLVES, Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from torpor.core.journal import Stored
+
+
+class CallKind(StrEnum):
+    """What kind of call it is: the first letter of its key."""
+
+    STEP = "s"
+    EFFECT = "e"
+    TIMER = "t"
+    APPROVAL = "a"
+    MESSAGE = "m"
+    SEND = "x"
+    VALUE = "v"
+
+
+class Call(NamedTuple):
+    """One call that flow code makes. `digest` is empty when there are no arguments; `step_id` replaces counting."""
+
+    kind: CallKind
+    name: str
+    digest: bytes = b""
+    step_id: str = ""
+
+
+def call_key(call: Call, occurrence: int) -> str:
+    """Return the key of the n-th equal call (from 1) in a turn, `s:scan#1~3q2-7w`."""
+    if call.step_id:
+        return f"{call.kind}:{call.name}@{call.step_id}"
+    if call.digest:
+        return f"{call.kind}:{call.name}#{occurrence}~{urlsafe_b64encode(call.digest).rstrip(b'=').decode()}"
+    return f"{call.kind}:{call.name}#{occurrence}"
+
+
+def kind_of(key: str) -> CallKind:
+    """Return the kind of call a key belongs to."""
+    return CallKind(key[0])
+
+
+def name_of(key: str) -> str:
+    """Return the name of the function, message or approval a key belongs to."""
+    return key[2:].rpartition("#" if "#" in key else "@")[0]  # a step_id holds no '#'; a message's name may hold '@'
+
+
+def shown(key: str) -> str:
+    """Return a key as people see it: `publish#2`, without kind and digest."""
+    return key[2:].partition("~")[0]
+
+
+@dataclass(slots=True)
+class Record:
+    """Everything the journal knows about one call."""
+
+    key: str
+    intents: list[Stored] = field(default_factory=list)
+    wait: Stored | None = None
+    notes: list[Stored] = field(default_factory=list)
+    resolved: Stored | None = None
+    asked: bool = False
+    delivered: bool = False
+
+    @property
+    def started(self) -> bool:
+        """Whether an intent is durable."""
+        return bool(self.intents)
+
+
+class Asked(NamedTuple):
+    """The answer to a call: its key, what is recorded of it if anything, and the other side if the code diverged."""
+
+    key: str
+    record: Record | None
+    diverged_from: Record | None
+
+
+class Replay:
+    """The journal of one open turn, asked call by call. One instance for one stretch of one turn."""
+
+    def __init__(self, entries: Iterable[Stored]) -> None:
+        """Take the entries after the last checkpoint, in order."""
+        self._records: dict[str, Record] = {}
+        self._order: list[Record] = []
+        self._next = 0
+        self._counts: dict[tuple[CallKind, str, bytes], int] = {}
+        for entry in entries:
+            if entry.key is not None:
+                self._note(entry)
+
+    def _note(self, entry: Stored) -> None:
+        key = entry.key or ""
+        record = self._records.get(key)
+        if record is None:
+            record = self._records[key] = Record(key)
+        if entry.kind in RESOLVES:
+            if record.resolved is None:
+                record.resolved = entry
+                self._order.append(record)
+        elif entry.kind is Kind.INTENT:
+            record.intents.append(entry)
+        elif entry.kind is Kind.WAIT:
+            record.wait = entry
+        elif entry.kind is Kind.NOTE:
+            record.notes.append(entry)
+
+    def ask(self, call: Call) -> Asked:
+        """Ask about a call the code makes now. Counts it among its equals."""
+        counted = (call.kind, call.name, call.digest)
+        occurrence = self._counts.get(counted, 0) + 1
+        self._counts[counted] = occurrence
+        key = call_key(call, occurrence)
+        if not self._records:
+            return Asked(key, None, None)
+        record = self._records.get(key)
+        if record is not None:
+            record.asked = True
+            return Asked(key, record, None)
+        return Asked(key, None, self._other_arguments(call) if call.kind is CallKind.EFFECT else None)
+
+    def _other_arguments(self, call: Call) -> Record | None:
+        """Return an entry of the same effect that the code did not ask for: what it asks now is not what was recorded."""
+        for record in self._records.values():
+            if not record.asked and kind_of(record.key) is CallKind.EFFECT and name_of(record.key) == call.name:
+                return record
+        return None
+
+    def next(self) -> Record | None:
+        """Return the next record to deliver, or None: either all is delivered, or the code has not asked for it."""
+        if self._next < len(self._order) and self._order[self._next].asked:
+            record = self._order[self._next]
+            record.delivered = True
+            self._next += 1
+            return record
+        return None
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether every entry that resolves a call was delivered."""
+        return self._next >= len(self._order)
+
+    def left_behind(self) -> Record | None:
+        """Return what idle or finished code did not ask for: it diverged. None: all is well.
+
+        Recorded values and notes may stay behind, they had no consequence.
+        """
+        if not self.exhausted:
+            return self._order[self._next]
+        for record in self._records.values():
+            if not record.asked and (record.intents or record.wait is not None):
+                return record
+        return None

@@ -1,0 +1,66 @@
+"""What a run can be, and the one table of what may follow what."""
+
+from __future__ import annotations
+
+from enum import IntEnum, IntFlag
+
+
+class State(IntEnum):
+    """The six states. `running` means exactly: there is a lease (G1)."""
+
+    READY = 1
+    WAITING = 2
+    RUNNING = 3
+    COMPLETED = 4
+    FAILED = 5
+    CANCELLED = 6
+
+    @property
+    def word(self) -> str:
+        """Return the word people and programs see."""
+        return self.name.lower()
+
+    @property
+    def final(self) -> bool:
+        """Whether nothing can follow."""
+        return self >= State.COMPLETED
+
+
+class Flag(IntFlag):
+    """What rides on a run's row, and while it runs on its lease's row as well."""
+
+    NONE = 0
+    CANCEL = 1
+    """Cancel was asked and acknowledged: no intent is accepted any more (G12)."""
+    ATTENTION = 2
+    """Its open waits include one for a person about trouble."""
+    PERSON = 4
+    """Its open waits include one for a person."""
+
+
+FOLLOWS: dict[State, frozenset[State]] = {
+    State.READY: frozenset({State.RUNNING}),
+    State.RUNNING: frozenset({State.READY, State.WAITING, State.COMPLETED, State.FAILED, State.CANCELLED}),
+    State.WAITING: frozenset({State.READY}),
+    State.COMPLETED: frozenset(),
+    State.FAILED: frozenset(),
+    State.CANCELLED: frozenset(),
+}
+"""Only a claim makes a run `running`; only its leaseholder, or a reaper, ends that; whatever wakes it makes it `ready`."""
+
+POISON_TAKEOVERS = 3
+"""So many takeovers in a row without one new entry send a run to attention (execution.md, Leases)."""
+
+
+def may_follow(before: State, after: State) -> bool:
+    """Whether the table allows this change."""
+    return after in FOLLOWS[before]
+
+
+def parked_as(*, inbox: int, seen: int, cancel: bool) -> State:
+    """Return the state of a run that is put away.
+
+    Agreement lives on the run's row: whatever wakes a run counts `inbox` up, whoever parks it says how far it has
+    `seen`. If more came than was seen, or cancel was asked, the code could go on: `ready`, not `waiting` (G7, G12).
+    """
+    return State.READY if inbox > seen or cancel else State.WAITING

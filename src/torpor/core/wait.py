@@ -1,0 +1,126 @@
+"""Waits: what a run needs, and which of several satisfied ones is consumed first.
+
+A signal stays among the unread until a journal entry consumes it, so the loser of a race has taken nothing and gives
+nothing back (the protocol's "withdrawing puts its signal back in its place" holds by construction). A decision of a
+person stands on the wait's own row, first one wins. A timer that falls due is written nowhere: the executor compares
+its due time with the store's `now`, and which wait won is journaled when it is consumed.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+
+class WaitKind(IntEnum):
+    """What a run waits for."""
+
+    TIMER = 1
+    MESSAGE = 2
+    APPROVAL = 3
+    ATTENTION = 4
+    RETRY = 5
+
+    @property
+    def word(self) -> str:
+        """Return the word people and programs see."""
+        return self.name.lower()
+
+    @property
+    def for_person(self) -> bool:
+        """Whether only a person can end it."""
+        return self in _FOR_PERSON
+
+
+_FOR_PERSON = frozenset({WaitKind.APPROVAL, WaitKind.ATTENTION})
+
+
+class Trouble(IntEnum):
+    """Why a run waits for attention."""
+
+    UNKNOWN_EFFECT = 1
+    DIVERGED = 2
+    POISON = 3
+
+
+class Open(NamedTuple):
+    """One open wait as the executor sees it, in the order it was opened.
+
+    `due_at` is a timer's moment or an approval's expiry; `answered_at` says when a person decided, if one did.
+    """
+
+    key: str
+    kind: WaitKind
+    name: str = ""
+    due_at: int | None = None
+    answered_at: int | None = None
+    answer: bytes | None = None
+    slot: int = 0
+
+
+class Signal(NamedTuple):
+    """An unread signal: its place among the run's signals, when the store took it, its name and value."""
+
+    seq: int
+    at: int
+    name: str
+    body: bytes | None
+    sender: str | None = None
+
+
+class Delivery(NamedTuple):
+    """What satisfies a wait: a signal, a decision, or time (neither)."""
+
+    wait: Open
+    at: int
+    signal: Signal | None = None
+    decided: bool = False
+
+
+def next_delivery(waits: Sequence[Open], unread: Iterable[Signal], *, now: int) -> Delivery | None:
+    """Return what is to be consumed next, or None: nothing is satisfied at `now`.
+
+    The earliest wins; what arrived at the very moment a timer fell due beats the timer; of two equal waits for a name
+    the older one gets the older signal (G7). Never early by the store's clock (G8).
+    """
+    oldest: dict[str, Signal] = {}
+    for signal in unread:
+        oldest.setdefault(signal.name, signal)
+    best: Delivery | None = None
+    taken: set[str] = set()
+    for wait in waits:
+        found = _satisfied(wait, oldest, taken, now)
+        if found is not None and (best is None or _rank(found) < _rank(best)):
+            best = found
+    return best
+
+
+def _rank(delivery: Delivery) -> tuple[int, bool]:
+    return delivery.at, delivery.signal is None and not delivery.decided
+
+
+def _satisfied(wait: Open, oldest: dict[str, Signal], taken: set[str], now: int) -> Delivery | None:
+    if wait.answered_at is not None:
+        return Delivery(wait, wait.answered_at, decided=True)
+    if wait.kind is WaitKind.MESSAGE:
+        signal = oldest.get(wait.name)
+        if signal is None or wait.name in taken:
+            return None
+        taken.add(wait.name)  # a younger wait for the same name must not take it from the older one
+        return Delivery(wait, signal.at, signal=signal)
+    if wait.due_at is not None and wait.due_at <= now:
+        return Delivery(wait, wait.due_at)
+    return None
+
+
+def due_at(waits: Iterable[Open]) -> int | None:
+    """Return the least due time of the open waits: `runs.due_at` while the run sleeps."""
+    return min((wait.due_at for wait in waits if wait.due_at is not None and wait.answered_at is None), default=None)
+
+
+def may_fire(due: int | None, *, now: int, waiting: bool) -> bool:
+    """Whether a sweep may still make a run ready for its timer, asked again under the run's lock."""
+    return waiting and due is not None and due <= now
