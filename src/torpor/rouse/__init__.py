@@ -1,0 +1,50 @@
+"""Know that you slept. Standard library only, useful by itself.
+
+    from torpor import rouse
+
+    watcher = rouse.Watcher()                   # where the ticking begins
+
+    born_in = rouse.incarnation()
+    connection = rouse.guard(connect(), born_in=born_in)
+    connection.get().send(...)                  # raises rouse.Stale in another life
+
+    @watcher.on_rousal
+    def wake(rousal): ...                       # in order; fails closed
+
+    watcher.check()                             # at each tick, and before what must not happen twice
+
+    with watcher.uninterrupted(): ...           # raises rouse.Interrupted if it was not
+
+What each party may believe is said at the top of `incarnation.py`.
+"""
+
+from __future__ import annotations
+
+from .detectors import Clocks, Detector, Limits, Reading, default_detectors
+from .errors import Interrupted, RousalFailed, RouseError, Stale
+from .event import Finding, Kind, Rousal
+from .guard import Guard, guard
+from .incarnation import Incarnation, Process, incarnation
+from .watcher import Watcher, uninterrupted
+
+__all__ = [
+    "Clocks",
+    "Detector",
+    "Finding",
+    "Guard",
+    "Incarnation",
+    "Interrupted",
+    "Kind",
+    "Limits",
+    "Process",
+    "Reading",
+    "Rousal",
+    "RousalFailed",
+    "RouseError",
+    "Stale",
+    "Watcher",
+    "default_detectors",
+    "guard",
+    "incarnation",
+    "uninterrupted",
+]

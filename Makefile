@@ -1,0 +1,60 @@
+# Everything a developer needs. `make` alone prints this help; docs/development.md says the rest.
+
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+BIN := .venv/bin
+READY := .venv/.ready
+STORE ?= sqlite
+ARGS ?=
+
+.PHONY: help setup apt demo check format test bench bench-quick lock changelog clean
+
+help: ## print this
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo
+	@echo "  PYTHON=/path/to/python3.12 make setup    choose the Python (3.11 or newer)"
+	@echo "  make test ARGS='-k fence -x'             hand arguments to pytest"
+	@echo "  make bench STORE=postgresql://...        measure on PostgreSQL"
+
+setup: $(READY) ## make .venv with the pinned requirements, once
+
+$(READY): requirements/development.txt pyproject.toml scripts/setup
+	@scripts/setup
+	@touch $@
+
+apt: ## make sure that a PostgreSQL server from Debian is installed (for the tests)
+	@scripts/postgres
+
+demo: $(READY) ## audit a real folder while workers are killed and frozen, and prove that nothing repeated
+	@$(BIN)/torpor demo $(ARGS)
+
+check: $(READY) ## style, types and floors: ruff, mypy, import-linter
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+format: $(READY) ## let ruff format the code and mend what it can
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+test: check apt ## check, then every test; pytest has the last word
+	@$(BIN)/pytest $(ARGS)
+
+bench: $(READY) ## the workloads, full size: make bench STORE=sqlite|postgresql://...
+	@for workload in w1 w3 w4 w5; do $(BIN)/torpor bench $$workload --store "$(STORE)" $(ARGS) || exit; done
+
+bench-quick: $(READY) ## the same in less than a minute, for a first impression
+	@$(MAKE) --no-print-directory bench ARGS="--quick $(ARGS)"
+
+lock: ## pin the requirements anew from pyproject.toml
+	@scripts/lock
+
+changelog: $(READY) ## move the fragments of changelog.d into CHANGELOG.md, at a release
+	@$(BIN)/towncrier build --yes
+
+clean: ## remove everything that make, tools and the demo made, .venv too
+	@rm -rf .venv build dist .torpor .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	@find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,43 @@
+"""Every exception of rouse, and nothing else.
+
+    RouseError
+    |-- Stale             used in another incarnation than it was born in
+    |   `-- Interrupted   a block that had to be uninterrupted was not
+    `-- RousalFailed      a callback failed: this process was not made sound after a rousal
+
+The room stands alone, so its errors do too. An error says what happened with which values; `hint` says what to do next.
+"""
+
+from __future__ import annotations
+
+
+class RouseError(Exception):
+    """The root. `hint` is one line with the next step, or empty."""
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        """Keep what happened apart from what to do about it."""
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        """Both lines, so that a bare traceback also helps."""
+        return f"{self.message}\nhint: {self.hint}" if self.hint else self.message
+
+
+class Stale(RouseError):
+    """Something was used in another incarnation (`now`) than it was `born_in`. It was not touched."""
+
+    def __init__(self, message: str, *, born_in: str, now: str, hint: str = "") -> None:
+        """Carry both incarnations."""
+        super().__init__(message, hint=hint)
+        self.born_in = born_in
+        self.now = now
+
+
+class Interrupted(Stale):
+    """The memory image was put away, frozen or copied inside an `uninterrupted()` block."""
+
+
+class RousalFailed(RouseError):
+    """A callback failed, those after it did not run, and the watcher answers nothing else from now on."""

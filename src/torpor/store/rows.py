@@ -1,0 +1,210 @@
+"""The rows that pass between the engine and a store. Plain tuples: what the tables hold, nothing decided.
+
+Moments are microseconds UTC (the store's clock), bodies are encoded values (`values.encode`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import NamedTuple
+
+from torpor.core.journal import Entry, Stored
+from torpor.core.lease import Lease
+from torpor.core.run import Flag, State
+from torpor.core.wait import Signal, WaitKind
+
+
+
+class ProgramRow(NamedTuple):
+    """A program as one store knows it: a name *and* version, numbered, so that a run carries one small number.
+
+    `source` says where its code was registered from, `module:qualname`.
+    """
+
+    id: int
+    name: str
+    version: int
+    source: str
+
+
+class NewRun(NamedTuple):
+    """A run to be inserted: `ready`, or `waiting` until `due_at`. `body` is its first state."""
+
+    program: int
+    tenant: int
+    body: bytes
+    priority: int = 0
+    parent: int | None = None
+    due_at: int | None = None
+
+
+class RunRow(NamedTuple):
+    """A row of `runs`. While the run is `running` its head lives on its lease."""
+
+    id: int
+    created_at: int
+    due_at: int | None
+    parent: int | None
+    tenant: int
+    program: int
+    epoch: int
+    head: int
+    inbox: int
+    seen: int
+    branch: int
+    state: State
+    priority: int
+    takeovers: int
+    stalls: int
+    flags: Flag
+
+
+class StateRow(NamedTuple):
+    """The current checkpoint: the entry that made it (0: the run's input), when, which turn follows it."""
+
+    run_id: int
+    seq: int
+    at: int
+    turn: int
+    body: bytes
+
+
+class WaitRow(NamedTuple):
+    """A wait. Open while `answered_at` is None; a slot is used again once its wait is over."""
+
+    run_id: int
+    slot: int
+    seq: int
+    kind: WaitKind
+    due_at: int | None
+    answered_at: int | None
+    title: str
+    answer: bytes | None
+    over: bool = False
+
+
+class WorkerRow(NamedTuple):
+    """A worker process. `life` names its life lock, `host` the machine and boot it runs on."""
+
+    id: int
+    name: str
+    host: str
+    pid: int
+    life: str
+    started_at: int
+    seen_at: int
+    programs: str
+
+
+class NewWorker(NamedTuple):
+    """A worker that starts."""
+
+    name: str
+    host: str
+    pid: int
+    life: str
+    programs: str
+
+
+class NewSignal(NamedTuple):
+    """A signal to be kept for a run; a `key` that the run has seen makes it a duplicate."""
+
+    run_id: int
+    name: str
+    body: bytes
+    key: str | None = None
+    sender: str | None = None
+
+
+class Kept(Enum):
+    """What became of a signal."""
+
+    NEW = auto()
+    DUPLICATE = auto()
+    """Its key was seen before: nothing changed."""
+    FINAL = auto()
+    """The run has ended: nothing was kept."""
+    NO_RUN = auto()
+
+
+class MessageRow(NamedTuple):
+    """A message in the outbox."""
+
+    id: int
+    run_id: int
+    target: int
+    name: str
+    key: str
+    body: bytes
+
+
+class Append(NamedTuple):
+    """A fenced append: applied only if the lease carries token, epoch and head (and no cancel, if it forbids that)."""
+
+    run_id: int
+    token: int
+    epoch: int
+    head: int
+    forbids_cancel: bool
+    entries: list[Entry]
+
+
+class Leave(NamedTuple):
+    """A fenced append that ends the stretch: the lease goes, the run becomes `after`.
+
+    `after` WAITING means: `core.run.parked_as` over the run's own `inbox`, `seen` and cancel flag, in the same statement.
+    `flags` are the run's flags afterwards, cancel excepted, which stays.
+    """
+
+    append: Append
+    after: State
+    seen: int
+    due_at: int | None
+    flags: Flag
+
+
+class RunChange(NamedTuple):
+    """A change to a run's row, made under its lock. None leaves a column alone; `inbox` and `takeovers` are added."""
+
+    id: int
+    state: State | None = None
+    due_at: int | None = None
+    head: int | None = None
+    program: int | None = None
+    flags: Flag | None = None
+    inbox: int = 0
+    takeovers: int = 0
+    stalls: int | None = None
+
+
+@dataclass(slots=True)
+class Claimed:
+    """Everything a worker needs to go on with a run, read in the claim's own round trip."""
+
+    run: RunRow
+    lease: Lease
+    state: StateRow
+    entries: list[Stored] = field(default_factory=list)
+    waits: list[WaitRow] = field(default_factory=list)
+    unread: list[Signal] = field(default_factory=list)
+
+
+class Claim(NamedTuple):
+    """What a worker asks for: ready runs of these programs, at most `limit`, of the next tenant after `after_tenant`."""
+
+    worker: int
+    programs: list[int]
+    limit: int
+    token: int
+    lease_micros: int
+    after_tenant: int = 0
+
+
+class RunFilter(NamedTuple):
+    """Which runs a person wants to see. Newest first, below `before`."""
+
+    states: list[State] | None = None
+    programs: list[int] | None = None
+    before: int | None = None
+    limit: int = 50

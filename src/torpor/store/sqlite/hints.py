@@ -1,0 +1,103 @@
+"""Hints between processes on one machine: a datagram to a unix socket of each. They may be lost; the poll may not.
+
+Whoever listens binds a socket in a folder that belongs to the database (in the temporary folder, because socket paths
+must be short); whoever has news sends to every socket there. A socket nobody reads any more is removed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import socket
+import tempfile
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+_TOPIC_BYTES = 200
+
+
+def folder_of(path: str) -> Path:
+    """Return the folder of hint sockets that belongs to a database file, readable by this user only."""
+    name = hashlib.blake2b(os.path.realpath(path).encode(), digest_size=8).hexdigest()
+    folder = Path(tempfile.gettempdir()) / f"torpor-{os.getuid()}-{name}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if folder.stat().st_uid != os.getuid():
+        message = f"{folder} belongs to somebody else"
+        raise PermissionError(message)
+    return folder
+
+
+class Hints:
+    """Sends hints to every process that listens on this database."""
+
+    def __init__(self, path: str) -> None:
+        """Prepare to send; nothing is opened before the first hint."""
+        self._path = path
+        self._out: socket.socket | None = None
+
+    def send(self, topics: Iterable[str]) -> None:
+        """Send each topic to each listener. Never blocks, never raises: a hint may be lost."""
+        try:
+            if self._out is None:
+                self._out = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+                self._out.setblocking(False)  # noqa: FBT003 - the socket module's own signature
+            with os.scandir(folder_of(self._path)) as entries:
+                places = [entry.path for entry in entries]
+            for place in places:
+                self._send_to(place, topics)
+        except OSError:
+            return
+
+    def _send_to(self, place: str, topics: Iterable[str]) -> None:
+        if self._out is None:
+            return
+        for topic in topics:
+            try:
+                self._out.sendto(topic.encode()[:_TOPIC_BYTES], place)
+            except ConnectionRefusedError:
+                Path(place).unlink(missing_ok=True)  # its process is gone
+                return
+            except OSError:
+                return
+
+    def close(self) -> None:
+        """Close the sending socket."""
+        if self._out is not None:
+            self._out.close()
+            self._out = None
+
+
+class HintListener:
+    """Hears hints in a thread of its own."""
+
+    def __init__(self, path: str, heard: Callable[[str], None]) -> None:
+        """Bind a socket for this process and call `heard(topic)` for each hint."""
+        self._heard = heard
+        self._place = folder_of(path) / secrets.token_hex(8)
+        self._in = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._in.bind(str(self._place))
+        self._closed = False
+        self._thread = threading.Thread(target=self._loop, name="torpor-hints", daemon=True)
+        self._thread.start()
+
+    def _loop(self) -> None:
+        while not self._closed:
+            try:
+                topic = self._in.recv(_TOPIC_BYTES).decode("utf-8", "replace")
+            except OSError:
+                return
+            if topic and not self._closed:
+                self._heard(topic)
+
+    def close(self) -> None:
+        """Stop listening and remove the socket."""
+        self._closed = True
+        self._place.unlink(missing_ok=True)
+        self._in.shutdown(socket.SHUT_RDWR)
+        self._thread.join()
+        self._in.close()

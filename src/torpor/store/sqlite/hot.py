@@ -1,0 +1,135 @@
+"""The hot path on SQLite: claim, append, leave. Loops of prepared statements inside one transaction.
+
+The fence is the `WHERE` of the lease's update: token, epoch and head, and no cancel where that matters (G1, G12). It
+says what `core.lease.fence` says; tests/conformance holds the two against each other.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from torpor.core.journal import Kind, Stored
+from torpor.core.lease import Lease
+from torpor.core.run import Flag, State
+from torpor.core.wait import Signal, WaitKind
+from torpor.store.rows import Claimed, RunRow, StateRow, WaitRow
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Sequence
+
+    from torpor.store.rows import Append, Claim, Leave
+
+RUN_COLUMNS = (
+    "id, created_at, due_at, parent, tenant, program, epoch, head, inbox, seen, branch, state, prio, takeovers, stalls, flags"
+)
+ENTRY_COLUMNS = "seq, at, epoch, kind, key, body"
+WAIT_COLUMNS = "run_id, slot, seq, kind, due_at, answered_at, title, answer, over"
+
+_TENANT = """SELECT coalesce(
+    (SELECT tenant FROM runs WHERE state = 1 AND tenant > ?1 ORDER BY tenant LIMIT 1),
+    (SELECT tenant FROM runs WHERE state = 1 ORDER BY tenant LIMIT 1))"""
+_READY = f"""SELECT {RUN_COLUMNS} FROM runs WHERE state = 1 AND tenant = ?
+    AND program IN (SELECT value FROM json_each(?)) ORDER BY prio, due_at, id LIMIT ?"""
+_ADD_ENTRY = "INSERT INTO journal (run_id, seq, at, epoch, kind, key, body) VALUES (?, ?, ?, ?, ?, ?, ?)"
+_FENCE = """UPDATE leases SET head = head + ?, expires_at = ?
+    WHERE run_id = ? AND token = ? AND epoch = ? AND head = ? AND flags & ? = 0 RETURNING flags"""
+_FENCE_LEAVE = "DELETE FROM leases WHERE run_id = ? AND token = ? AND epoch = ? AND head = ? AND flags & ? = 0 RETURNING flags"
+_PARK = """UPDATE runs SET head = ?, seen = ?, stalls = 0, flags = (flags & 1) | ?,
+    state = CASE WHEN ?4 <> 2 THEN ?4 WHEN inbox > ?2 OR flags & 1 THEN 1 ELSE 2 END,
+    due_at = CASE WHEN ?4 <> 2 THEN ?5 WHEN inbox > ?2 OR flags & 1 THEN ?5 ELSE ?6 END
+    WHERE id = ?7 RETURNING state"""
+
+
+def run_row(row: Sequence[object]) -> RunRow:
+    """Return a run from its columns."""
+    made = RunRow(*row)  # type: ignore[arg-type]
+    return made._replace(state=State(made.state), flags=Flag(made.flags))
+
+
+def entry_row(row: Sequence[object]) -> Stored:
+    """Return an entry from its columns."""
+    made = Stored(*row)  # type: ignore[arg-type]
+    return made._replace(kind=Kind(made.kind))
+
+
+def wait_row(row: Sequence[object]) -> WaitRow:
+    """Return a wait from its columns."""
+    made = WaitRow(*row)  # type: ignore[arg-type]
+    return made._replace(kind=WaitKind(made.kind), over=bool(made.over))
+
+
+def claim(db: sqlite3.Connection, wanted: Claim, now: int) -> list[Claimed]:
+    """Make ready runs running and read everything about them."""
+    tenant = db.execute(_TENANT, (wanted.after_tenant,)).fetchone()[0]
+    if tenant is None:
+        return []
+    programs = json.dumps(wanted.programs)
+    found = db.execute(_READY, (tenant, programs, wanted.limit)).fetchall()
+    if not found and wanted.after_tenant != tenant:
+        # the next tenant's ready runs are all of programs this worker does not serve: look at everybody's
+        found = db.execute(_READY.replace("AND tenant = ?", "AND ? IS NOT NULL"), (tenant, programs, wanted.limit)).fetchall()
+    expires_at = now + wanted.lease_micros
+    claimed = []
+    for columns in found:
+        run = run_row(columns)
+        run = run._replace(epoch=run.epoch + 1, state=State.RUNNING)
+        lease = Lease(run.id, wanted.token, run.epoch, run.head, wanted.worker, expires_at, run.flags)
+        claimed.append(_take(db, run, lease))
+    return claimed
+
+
+def _take(db: sqlite3.Connection, run: RunRow, lease: Lease) -> Claimed:
+    db.execute("UPDATE runs SET state = 3, epoch = ? WHERE id = ?", (run.epoch, run.id))
+    db.execute(
+        "INSERT INTO leases (run_id, token, epoch, head, worker, expires_at, flags) VALUES (?, ?, ?, ?, ?, ?, ?)", lease
+    )
+    state = StateRow(*db.execute("SELECT run_id, seq, at, turn, body FROM states WHERE run_id = ?", (run.id,)).fetchone())
+    entries, waits, unread = [], [], []
+    if run.head > state.seq:
+        rows = db.execute(f"SELECT {ENTRY_COLUMNS} FROM journal WHERE run_id = ? AND seq > ? ORDER BY seq", (run.id, state.seq))
+        entries = [entry_row(row) for row in rows]
+    if run.epoch > 1:
+        rows = db.execute(f"SELECT {WAIT_COLUMNS} FROM waits WHERE run_id = ? AND over = 0 ORDER BY seq, slot", (run.id,))
+        waits = [wait_row(row) for row in rows]
+    if run.inbox:
+        rows = db.execute(
+            "SELECT seq, at, name, body, sender FROM inbox WHERE run_id = ? AND body IS NOT NULL ORDER BY seq", (run.id,)
+        )
+        unread = [Signal(*row) for row in rows]
+    return Claimed(run, lease, state, entries, waits, unread)
+
+
+def append(db: sqlite3.Connection, rows: Sequence[Append], now: int, lease_micros: int) -> dict[int, Flag]:
+    """Apply fenced appends; return the flags of those that were not refused."""
+    accepted: dict[int, Flag] = {}
+    entries: list[tuple[object, ...]] = []
+    expires_at = now + lease_micros
+    execute = db.execute
+    for run_id, token, epoch, head, forbids_cancel, added in rows:
+        flags = execute(_FENCE, (len(added), expires_at, run_id, token, epoch, head, int(forbids_cancel))).fetchone()
+        if flags is None:
+            continue
+        accepted[run_id] = Flag(flags[0])
+        for kind, key, body in added:
+            head += 1  # noqa: PLW2901 - the number of the next entry
+            entries.append((run_id, head, now, epoch, kind, key, body))
+    if entries:
+        db.executemany(_ADD_ENTRY, entries)
+    return accepted
+
+
+def leave(db: sqlite3.Connection, rows: Sequence[Leave], now: int) -> dict[int, State]:
+    """Apply fenced appends that end the stretch; return the states of the runs that were not refused."""
+    left: dict[int, State] = {}
+    for (run_id, token, epoch, head, forbids_cancel, added), after, seen, due_at, flags in rows:
+        if db.execute(_FENCE_LEAVE, (run_id, token, epoch, head, int(forbids_cancel))).fetchone() is None:
+            continue
+        db.executemany(
+            _ADD_ENTRY,
+            [(run_id, head + n, now, epoch, kind, key, body) for n, (kind, key, body) in enumerate(added, start=1)],
+        )
+        row = db.execute(_PARK, (head + len(added), seen, int(flags), int(after), now, due_at, run_id)).fetchone()
+        left[run_id] = State(row[0])
+    return left

@@ -1,0 +1,244 @@
+"""The embedded store: one file, or memory for tests; lanes, hints, life lock, migrations, WAL housekeeping.
+
+COMMIT and WORK share one thread and one connection: SQLite has one writer, so a second one would only wait in a worse
+place. READ has its own connection and sees a snapshot. RENEW runs in the caller's thread, on a connection of its own,
+so that a busy writer thread cannot make a lease lapse. In memory everything shares the one connection there is.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from torpor import clock as machine
+from torpor.core.lease import Proof
+from torpor.errors import StoreUnavailable
+from torpor.store import migrate
+from torpor.store.lanes import Thread
+from torpor.store.life import FileLock, host_identity, process_gone
+from torpor.store.protocol import Lane
+from torpor.store.sqlite.connect import connect, translated
+from torpor.store.sqlite.hints import HintListener, Hints
+from torpor.store.sqlite.turnstile import Turnstile
+from torpor.store.sqlite.tx import SqliteTx
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+
+    from torpor.store.protocol import LifeLock, Listener
+    from torpor.store.rows import WorkerRow
+
+T = TypeVar("T")
+
+WAL_SOFT_BYTES = 4 << 20
+WAL_HARD_BYTES = 64 << 20
+"""Above the soft limit the WAL is copied back beside the writers; above the hard one it is truncated in their queue."""
+
+
+class _Seat:
+    """One connection, its turnstile and the process it was opened in."""
+
+    def __init__(self, path: str, *, durable: bool) -> None:
+        self.db = connect(path, durable=durable)
+        self.turnstile = None if path == ":memory:" else Turnstile(path)
+        self.pid = os.getpid()
+
+    def turn(self) -> AbstractContextManager[object]:
+        return self.turnstile if self.turnstile is not None else nullcontext()
+
+    def close(self) -> None:
+        if self.pid == os.getpid():  # a copy of the process must not say goodbye on a shared file
+            self.db.close()
+            if self.turnstile is not None:
+                self.turnstile.close()
+
+
+class SqliteStore:
+    """A database file. Open it with `await open_store(url)`; in scripts and tests `SqliteStore(path).migrate()`."""
+
+    kind = "sqlite"
+
+    def __init__(
+        self, path: str, *, durable: bool = True, clock: Callable[[], int] = machine.wall, create: bool = True
+    ) -> None:
+        """Open nothing yet. `clock` is the database's clock, in microseconds; tests move it by hand."""
+        self.path = path
+        self.url = f"sqlite:///{path}"
+        self.clock = clock
+        self._memory = path == ":memory:"
+        self._durable = durable
+        self._create = create
+        self._lock = threading.RLock()
+        self._seats: dict[str, _Seat] = {}
+        self._writer = Thread("torpor-sqlite")
+        self._reader = self._writer if self._memory else Thread("torpor-sqlite-read")
+        self._hints = Hints(path)
+        self._heard: list[Callable[[str], None]] = []
+
+    # connections
+
+    def _seat(self, name: str) -> _Seat:
+        with self._lock:
+            place = "writer" if self._memory else name
+            seat = self._seats.get(place)
+            if seat is None or seat.pid != os.getpid():
+                if not self._create and not self._memory and not os.path.exists(self.path):
+                    message = f"there is no database at {self.path}"
+                    raise StoreUnavailable(message, hint="torpor init, or torpor dev APP.py, makes one")
+                seat = self._seats[place] = _Seat(self.path, durable=self._durable)
+            return seat
+
+    def recover(self, lane: Lane) -> None:
+        """Drop a lane's connection; in memory there is only one, and it is the database."""
+        if self._memory:
+            return
+        with self._lock:
+            seat = self._seats.pop(_PLACES[lane], None)
+        if seat is not None:
+            seat.close()
+
+    # transactions
+
+    async def transact(self, op: Callable[..., T], /, *args: Any, lane: Lane = Lane.WORK, **more: Any) -> T:  # noqa: ANN401 - passed on
+        """Run `op(tx, ...)` in one transaction, in the lane's thread."""
+        thread = self._reader if lane is Lane.READ else self._writer
+        return await thread.run(lambda: self._run(_PLACES[lane], op, args, more))
+
+    def transact_now(self, op: Callable[..., T], /, *args: Any, lane: Lane = Lane.WORK, **more: Any) -> T:  # noqa: ANN401 - passed on
+        """Do the same, blocking. RENEW runs in the caller's thread."""
+        if lane is Lane.RENEW and not self._memory:
+            return self._run("renew", op, args, more)
+        thread = self._reader if lane is Lane.READ else self._writer
+        return thread.run_now(lambda: self._run(_PLACES[lane], op, args, more))
+
+    def _run(self, place: str, op: Callable[..., T], args: tuple[Any, ...], more: dict[str, Any]) -> T:
+        with translated(self.path):
+            seat = self._seat(place)
+            tx = SqliteTx(seat.db, self.clock)
+            reads = place == "reader" and not self._memory
+            with nullcontext() if reads else seat.turn():
+                seat.db.execute("BEGIN" if reads else "BEGIN IMMEDIATE")
+                try:
+                    value = op(tx, *args, **more)
+                    seat.db.execute("COMMIT")
+                except BaseException:
+                    if seat.db.in_transaction:
+                        seat.db.execute("ROLLBACK")
+                    raise
+        if tx.hints:
+            self._send(tx.hints)
+        return value
+
+    @property
+    def contended(self) -> bool:
+        """Whether the writer had to wait for its turn last time: others write as well, so keep batches short."""
+        seat = self._seats.get("writer")
+        return seat is not None and seat.turnstile is not None and seat.turnstile.waited
+
+    # hints
+
+    def _send(self, topics: list[str]) -> None:
+        if self._memory:
+            for topic in topics:
+                for heard in list(self._heard):
+                    heard(topic)
+        else:
+            self._hints.send(topics)
+
+    def listen(self, heard: Callable[[str], None]) -> Listener:
+        """Call `heard(topic)` for each hint, from a thread."""
+        if self._memory:
+            self._heard.append(heard)
+            return _MemoryListener(self._heard, heard)
+        return HintListener(self.path, heard)
+
+    # life
+
+    def life_lock(self, name: str) -> LifeLock:
+        """Take a life lock: a locked file on this host."""
+        del name
+        return FileLock()
+
+    def prove_death(self, worker: WorkerRow) -> Proof:
+        """Only a lock on this host proves anything here."""
+        here = worker.host == host_identity()
+        return Proof.PROCESS_GONE if here and process_gone(worker.life) else Proof.NONE
+
+    # the file itself
+
+    def migrate(self) -> int:
+        """Bring the schema up; return its number. Several processes may try at once: one does it. Blocking."""
+        return self._writer.run_now(self._migrate)
+
+    def _migrate(self) -> int:
+        with translated(self.path):
+            seat = self._seat("writer")
+            with seat.turn():
+                present = seat.db.execute("PRAGMA user_version").fetchone()[0]
+                for number, text in migrate.pending(self.kind, present):
+                    seat.db.executescript(f"BEGIN IMMEDIATE;\n{text}\nPRAGMA user_version = {number};\nCOMMIT;")
+                return int(seat.db.execute("PRAGMA user_version").fetchone()[0])
+
+    def schema(self) -> int:
+        """Return the schema's number, 0 for an empty file. Blocking."""
+        with translated(self.path):
+            return int(self._writer.run_now(lambda: self._seat("writer").db.execute("PRAGMA user_version").fetchone()[0]))
+
+    def tend(self) -> None:
+        """Copy the WAL back beside the writers; truncate it in their queue when it grew past the hard limit."""
+        if self._memory:
+            return
+        wal = f"{self.path}-wal"
+        size = os.path.getsize(wal) if os.path.exists(wal) else 0
+        if size < WAL_SOFT_BYTES:
+            return
+        with translated(self.path):
+            seat = self._seat("tend")
+            if size < WAL_HARD_BYTES:
+                seat.db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+                return
+            with seat.turn():
+                seat.db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+
+    @property
+    def started_at(self) -> int:
+        """Return 0: a file does not start."""
+        return 0
+
+    async def close(self) -> None:
+        """End the lanes and close the connections."""
+        self.close_now()
+
+    def close_now(self) -> None:
+        """End the lanes and close the connections. Blocking."""
+        self._writer.stop()
+        self._reader.stop()
+        self._hints.close()
+        with self._lock:
+            for seat in self._seats.values():
+                seat.close()
+            self._seats.clear()
+
+
+_PLACES = {Lane.COMMIT: "writer", Lane.WORK: "writer", Lane.READ: "reader", Lane.RENEW: "renew"}
+
+
+class _MemoryListener:
+    """A subscription within this process."""
+
+    def __init__(self, all_heard: list[Callable[[str], None]], heard: Callable[[str], None]) -> None:
+        self._all, self._heard = all_heard, heard
+
+    def close(self) -> None:
+        """Stop listening."""
+        if self._heard in self._all:
+            self._all.remove(self._heard)
+
+
+def integrity(db: sqlite3.Connection) -> str:
+    """Return `ok`, or the first complaint of SQLite's own check of the file."""
+    return str(db.execute("PRAGMA quick_check(1)").fetchone()[0])
