@@ -124,7 +124,12 @@ class StoreError(TorporError):
 
 
 class StoreUnavailable(StoreError):
-    """The store cannot be reached now, stays locked, or its disk is full. What was acknowledged is kept (G3)."""
+    """The store cannot be reached now, stays locked, or its disk is full. What was acknowledged is kept (G3).
+
+    `answer_lost`: it broke after something that commits was sent, so only reading back tells whether that happened.
+    """
+
+    answer_lost: bool = False
 
 
 class SchemaMismatch(StoreError):

@@ -80,6 +80,25 @@ def test_a_thread_that_noticed_long_ago_arrives_at_the_present_life() -> None:
     assert shared.end(third) is fourth
 
 
+def test_a_thread_overtaken_while_it_looked_cannot_hide_the_present_life(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It saw the second life intact, then the third began, then it remembers the second: the third can still be ended."""
+    shared = PerProcess(object)
+    look, seen, third = Mark.is_intact, list[bool](), list[object]()
+
+    def overtaken(mark: Mark) -> bool:
+        intact = look(mark)
+        seen.append(intact)
+        if intact and False in seen and not third:
+            third.append(None)
+            third[0] = shared.end(shared.get())
+        return intact
+
+    monkeypatch.setattr(Mark, "is_intact", overtaken)
+    second = shared.end(shared.get())
+    assert second is not third[0]
+    assert shared.end(third[0]) not in (second, third[0])
+
+
 def test_a_mark_is_wiped_by_hand() -> None:
     """And stays wiped."""
     mark = Mark()

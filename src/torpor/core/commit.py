@@ -68,11 +68,17 @@ class Proposal:
     after: State = State.RUNNING
     state_body: bytes | None = None
     """The new checkpoint's state; its entry is the CHECKPOINT in `entries`."""
+    turn: int = 0
+    """The number of the turn that follows the checkpoint."""
     program: int | None = None
     """The program's number if its version moved with this checkpoint."""
+    needs_person: bool = False
+    """Whether an open wait needs a person while the run is put away."""
     seen: int = 0
     """How far the inbox counter was seen; asked when the run is put away."""
     due_at: int | None = None
+    not_before: int = 0
+    """The due time of a timer these entries consume: refused as `early` before it, by the store's clock (G8)."""
     waits: list[NewWait] = field(default_factory=list)
     closes: list[tuple[int, int]] = field(default_factory=list)
     """(slot, seq) of waits of people that are withdrawn or expire: refused if a decision came first."""
@@ -83,11 +89,13 @@ class Proposal:
     rows: list[NewRow] = field(default_factory=list)
     messages: list[NewMessage] = field(default_factory=list)
     blobs: list[Blob] = field(default_factory=list)
+    transactional: bool = False
+    """Whether an author's own writes are part of this transaction: the effect happens here, so here it is refused."""
 
     @property
     def has_intent(self) -> bool:
-        """Whether it must be refused once cancel was asked (G12)."""
-        return any(entry.kind is Kind.INTENT for entry in self.entries)
+        """Whether it must be refused once cancel was asked (G12): it makes an effect possible, or is one itself."""
+        return self.transactional or any(entry.kind is Kind.INTENT for entry in self.entries)
 
     @property
     def hot(self) -> bool:
@@ -101,6 +109,8 @@ class Proposal:
             or self.rows
             or self.messages
             or self.blobs
+            or self.not_before
+            or self.transactional
         )
 
 

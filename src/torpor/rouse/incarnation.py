@@ -198,5 +198,5 @@ def end(which: Incarnation) -> Incarnation:
 
 
 if hasattr(os, "register_at_fork"):
-    # The copy begins its life at once, so that its number is on the chain before any copy of the copy may get its parent's.
+    # Where the page cannot be wiped: begin the copy's life now, before a copy of *it* can be given its parent's number again.
     os.register_at_fork(after_in_child=incarnation)

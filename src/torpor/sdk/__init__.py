@@ -1,0 +1,1 @@
+"""What an author sees. Knows no store and no engine: a `Context` talks to a `Port`."""

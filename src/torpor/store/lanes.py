@@ -1,4 +1,4 @@
-"""A lane: one thread that runs a store's transactions one after another.
+"""A lane: a thread, or a few, running a store's transactions one after another.
 
 A database call blocks, so it leaves the event loop; a lane is leaner than an executor (one queue, one wake-up of the
 loop per answer), and whoever shares a lane shares a connection, so prepared statements and page caches stay warm.
@@ -7,10 +7,11 @@ loop per answer), and whoever shares a lane shares a connection, so prepared sta
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from concurrent.futures import Future
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,23 +20,33 @@ T = TypeVar("T")
 
 
 class Thread:
-    """One thread and its queue. Calls run in the order they came."""
+    """A thread, or `count` of them, and their queue. Calls start in the order they came."""
 
-    def __init__(self, name: str) -> None:
-        """Start the thread at first use, so that an unused lane costs nothing."""
+    def __init__(self, name: str, *, count: int = 1) -> None:
+        """Start the threads at first use, so that an unused lane costs nothing."""
         self._name = name
+        self._count = count
+        self._reset()
+
+    def _reset(self) -> None:
         self._queue: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
-        self._thread: threading.Thread | None = None
+        self._threads: list[threading.Thread] = []
         self._lock = threading.Lock()
+        self._pid = os.getpid()
 
     def _start(self) -> None:
         with self._lock:
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._loop, name=self._name, daemon=True)
-                self._thread.start()
+            if not self._threads:
+                self._threads = [
+                    threading.Thread(target=self._loop, args=(self._queue,), name=self._name, daemon=True)
+                    for _ in range(self._count)
+                ]
+                for thread in self._threads:
+                    thread.start()
 
-    def _loop(self) -> None:
-        while (call := self._queue.get()) is not None:
+    @staticmethod
+    def _loop(queue: SimpleQueue[Callable[[], None] | None]) -> None:
+        while (call := queue.get()) is not None:
             call()
             del call  # a finished call must not keep its arguments alive until the next one comes
 
@@ -81,18 +92,20 @@ class Thread:
         return answer.result()
 
     def put(self, call: Callable[[], None]) -> None:
-        """Run `call` in the thread, without an answer. It must not raise."""
-        if self._thread is None:
+        """Run `call` in a thread of the lane, without an answer. It must not raise."""
+        if self._pid != os.getpid():
+            self._reset()  # a forked child has no threads, and its parent's calls are not its own
+        if not self._threads:
             self._start()
         self._queue.put(call)
 
-    def stop(self, last: Callable[[], Any] | None = None) -> None:
-        """Run `last` (closing a connection), then end the thread. Blocking."""
-        if self._thread is None:
+    def stop(self) -> None:
+        """End the threads once everything before is done. Blocking."""
+        if self._pid != os.getpid():
             return
-        if last is not None:
-            self.run_now(last)
-        self._queue.put(None)
-        if self._thread is not threading.current_thread():
-            self._thread.join()
-        self._thread = None
+        threads, self._threads = self._threads, []
+        for _ in threads:
+            self._queue.put(None)
+        for thread in threads:
+            if thread is not threading.current_thread():
+                thread.join()

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Protocol
 
 _FLOCK = "hhqqi4x"  # struct flock: type, whence, start, length, pid
-_HELD: set[str] = set()  # by this process: opening and closing one of these files again would drop its lock
+_HELD: dict[str, int] = {}  # name and process: opening and closing one of these files again would drop its own lock
 
 
 class Lock(Protocol):
@@ -39,8 +39,9 @@ def host_identity() -> str:
     """
     boot = Path("/proc/sys/kernel/random/boot_id")
     boot_id = boot.read_text("ascii").strip() if boot.exists() else "-"
-    space = os.readlink("/proc/self/ns/pid") if Path("/proc/self/ns/pid").exists() else "-"
-    place = os.stat(_folder())
+    space_of = Path("/proc/self/ns/pid")
+    space = space_of.readlink() if space_of.exists() else "-"
+    place = _folder().stat()
     return f"{os.uname().nodename}/{boot_id}/{space}/{place.st_dev}:{place.st_ino}"
 
 
@@ -60,7 +61,7 @@ class FileLock:
         self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self._pid = os.getpid()
-        _HELD.add(self.name)
+        _HELD[self.name] = self._pid
 
     def held(self) -> bool:
         """Ask the kernel whether this process could lock the file: it can if it holds it, a copy of it cannot.
@@ -82,15 +83,14 @@ class FileLock:
 
     def release(self) -> None:
         """Remove the file and let go: whoever looks for it finds nothing, which also proves the death."""
-        if os.getpid() == self._pid and self.name in _HELD:
-            _HELD.discard(self.name)
+        if os.getpid() == self._pid and _HELD.pop(self.name, None) is not None:
             self._path.unlink(missing_ok=True)
             os.close(self._file)
 
 
 def process_gone(name: str) -> bool:
     """Whether the process that took the life lock `name` on this host is gone. Never waits."""
-    if name in _HELD:
+    if _HELD.get(name) == os.getpid():
         return False
     path = _folder() / name
     try:

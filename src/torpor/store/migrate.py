@@ -36,4 +36,5 @@ def refuse_old(kind: str, present: int, where: str) -> None:
     """Raise SchemaMismatch unless a store's schema is exactly what this torpor needs."""
     if pending(kind, present):
         message = f"the store's schema is {present}, this torpor needs {newest(kind)}: {where}"
-        raise SchemaMismatch(message, hint="torpor migrate   (sleeping runs are untouched)")
+        copy = "a copy is kept beside it; " if kind == "sqlite" else ""
+        raise SchemaMismatch(message, hint=f"torpor migrate   ({copy}sleeping runs are untouched)")

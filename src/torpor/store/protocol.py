@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
 
     from torpor.core.commit import Blob, NewMessage, NewRow
     from torpor.core.journal import Stored
@@ -59,6 +60,13 @@ class Tx(Protocol):
     def now(self) -> int:
         """Return the database's clock, read once in this transaction, in microseconds."""
 
+    def alone(self) -> None:
+        """Let the next verb that is answered be committed at once, together with hints and other unanswered verbs before it.
+
+        To be said before the first answered verb of a transaction: it may then cost one round trip in all. What comes
+        after it is another transaction, and what `op` raises later does not take it back.
+        """
+
     # programs and tenants
     def intern_programs(self, programs: Sequence[tuple[str, int, str]]) -> list[int]:
         """Return the number of each (name, version, source); new ones are written, a changed source is updated."""
@@ -103,6 +111,9 @@ class Tx(Protocol):
 
     def leave(self, rows: Sequence[Leave]) -> dict[int, State]:
         """Append fenced entries and end the stretch. Return the state of the runs that were not refused (G1, G7)."""
+
+    def fence_order(self, leaving: Sequence[int], going: Sequence[int]) -> None:
+        """Lock the runs in `leaving`, then the leases in `going`, each in order: before `append` and `leave` together."""
 
     # what travels in a commit
     def put_states(self, states: Sequence[StateRow]) -> None:
@@ -228,8 +239,11 @@ class Tx(Protocol):
     def hint(self, topic: str) -> None:
         """Tell every process that listens, once this transaction has committed. May be lost, may be doubled."""
 
-    def connection(self) -> Any:  # noqa: ANN401 - sqlite3.Connection or psycopg.Connection, for transactional effects
-        """Return the database's own connection, for a transactional effect's writes in this transaction (G6)."""
+    def lend(self) -> AbstractContextManager[Any]:
+        """Lend the database's connection to a transactional effect for its own writes in this transaction (G6).
+
+        Whoever borrows it can end no transaction, attach no database and touch no table of torpor, and has 2 seconds.
+        """
 
 
 class LifeLock(Protocol):
@@ -258,14 +272,14 @@ class Store(Protocol):
     kind: str
     """`sqlite` or `postgres`."""
 
-    async def transact(self, op: Callable[..., T], /, *args: Any, lane: Lane = Lane.WORK, **more: Any) -> T:  # noqa: ANN401
+    async def transact(self, op: Callable[..., T], /, *args: Any, lane: Lane = Lane.WORK, **more: Any) -> T:
         """Run `op(tx, *args, **more)` in one transaction, in a thread of the store, and return what it returns.
 
         Raises StoreUnavailable if the database cannot be reached or its disk is full, StoreCorrupt, SchemaMismatch.
         What `op` raises rolls back and is raised here.
         """
 
-    def transact_now(self, op: Callable[..., T], /, *args: Any, lane: Lane = Lane.WORK, **more: Any) -> T:  # noqa: ANN401
+    def transact_now(self, op: Callable[..., T], /, *args: Any, lane: Lane = Lane.WORK, **more: Any) -> T:
         """The same for a caller that is a plain thread or a script without a loop. Blocking."""
 
     def listen(self, heard: Callable[[str], None]) -> Listener:
@@ -283,11 +297,18 @@ class Store(Protocol):
     def tend(self) -> None:
         """Housekeeping that must not wait for the database's own: checkpoint the WAL, vacuum the hot tables. Blocking."""
 
+    def schema(self) -> int:
+        """Return the number of the store's schema, 0 if it is empty. Blocking."""
+
+    def migrate(self) -> int:
+        """Bring the schema up to what this torpor needs, once for all who try; return its number. Blocking."""
+
     @property
     def started_at(self) -> int:
         """Return when the database server started, in its own microseconds (0: a file does not start)."""
 
     async def close(self) -> None:
-        """End all lanes and listeners."""
+        """End all lanes."""
 
-
+    def close_now(self) -> None:
+        """End all lanes. Blocking."""

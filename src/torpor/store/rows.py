@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from torpor.core.journal import Entry, Stored
 from torpor.core.lease import Lease
 from torpor.core.run import Flag, State
 from torpor.core.wait import Signal, WaitKind
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 class ProgramRow(NamedTuple):
@@ -162,6 +164,12 @@ class Leave(NamedTuple):
     seen: int
     due_at: int | None
     flags: Flag
+
+
+def once_each(runs: Sequence[int]) -> None:
+    """Check that a batch of fenced writes names each run once: what a second one would find depends on the first."""
+    if len(set(runs)) != len(runs):
+        raise AssertionError(f"G1: a batch writes to one run twice: {sorted(runs)}")
 
 
 class RunChange(NamedTuple):

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from torpor.errors import StoreCorrupt, StoreError, StoreUnavailable
+from torpor.errors import SchemaMismatch, StoreCorrupt, StoreError, StoreUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 BUSY_SECONDS = 10.0
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+TABLES = (
+    *("meta", "programs", "tenants", "runs", "run_keys", "states", "leases", "journal", "waits", "inbox", "outbox"),
+    *("rows", "blobs", "blob_runs", "workers"),
+)
+_MISSING = re.compile(rf"no such table: (main\.)?({'|'.join(TABLES)})")
 _LATER = {
     sqlite3.SQLITE_BUSY: "is locked by another process",
     sqlite3.SQLITE_LOCKED: "is locked",
@@ -24,8 +30,11 @@ _LATER = {
 }
 
 
-def translate(error: sqlite3.Error, where: str) -> StoreError | None:
-    """Return what an error of SQLite means for a caller, or None: it is a defect, let it through."""
+def translate(error: sqlite3.Error, where: str, *, committing: bool = False) -> StoreError | None:
+    """Return what an error of SQLite means for a caller, or None: it is a defect, let it through.
+
+    A file that failed while `committing` leaves open whether the commit is in it.
+    """
     code = getattr(error, "sqlite_errorcode", None)
     primary = code & 0xFF if code is not None else None
     if primary in _DAMAGED:
@@ -34,19 +43,27 @@ def translate(error: sqlite3.Error, where: str) -> StoreError | None:
             hint="keep the file; restore a backup, or `sqlite3 FILE .recover` into a new one",
         )
     if primary == sqlite3.SQLITE_FULL:
-        return StoreUnavailable(f"the disk that holds {where} is full", hint="free some space; nothing acknowledged is lost")
+        return StoreUnavailable(
+            f"the disk that holds {where} is full", hint="free some space; nothing acknowledged is lost"
+        )
     if primary in _LATER:
-        return StoreUnavailable(f"{where} {_LATER[primary]}: {error}", hint="check the path, its folder and its permissions")
+        meaning = StoreUnavailable(
+            f"{where} {_LATER[primary]}: {error}", hint="check the path, its folder and its permissions"
+        )
+        meaning.answer_lost = committing and primary == sqlite3.SQLITE_IOERR
+        return meaning
+    if _MISSING.fullmatch(str(error)):
+        return SchemaMismatch(f"there are no tables of this torpor in {where}: {error}", hint="torpor migrate")
     return None
 
 
 @contextmanager
-def translated(where: str) -> Iterator[None]:
+def translated(where: str, *, committing: bool = False) -> Iterator[None]:
     """Raise torpor's own errors for those of SQLite that a caller can do something about."""
     try:
         yield
     except sqlite3.Error as error:
-        meaning = translate(error, where)
+        meaning = translate(error, where, committing=committing)
         if meaning is None:
             raise
         raise meaning from error

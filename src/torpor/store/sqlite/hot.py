@@ -7,13 +7,14 @@ says what `core.lease.fence` says; tests/conformance holds the two against each 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from torpor.core.journal import Kind, Stored
 from torpor.core.lease import Lease
 from torpor.core.run import Flag, State
 from torpor.core.wait import Signal, WaitKind
-from torpor.store.rows import Claimed, RunRow, StateRow, WaitRow
+from torpor.store import texts
+from torpor.store.rows import Claimed, RunRow, StateRow, WaitRow, once_each
 
 if TYPE_CHECKING:
     import sqlite3
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
     from torpor.store.rows import Append, Claim, Leave
 
 RUN_COLUMNS = (
-    "id, created_at, due_at, parent, tenant, program, epoch, head, inbox, seen, branch, state, prio, takeovers, stalls, flags"
+    "id, created_at, due_at, parent, tenant, program, epoch, head, inbox, seen, branch, "
+    "state, prio, takeovers, stalls, flags"
 )
 ENTRY_COLUMNS = "seq, at, epoch, kind, key, body"
 WAIT_COLUMNS = "run_id, slot, seq, kind, due_at, answered_at, title, answer, over"
@@ -35,29 +37,32 @@ _READY = f"""SELECT {RUN_COLUMNS} FROM runs WHERE state = 1 AND tenant = ?
 _ADD_ENTRY = "INSERT INTO journal (run_id, seq, at, epoch, kind, key, body) VALUES (?, ?, ?, ?, ?, ?, ?)"
 _FENCE = """UPDATE leases SET head = head + ?, expires_at = ?
     WHERE run_id = ? AND token = ? AND epoch = ? AND head = ? AND flags & ? = 0 RETURNING flags"""
-_FENCE_LEAVE = "DELETE FROM leases WHERE run_id = ? AND token = ? AND epoch = ? AND head = ? AND flags & ? = 0 RETURNING flags"
+_FENCE_LEAVE = (
+    "DELETE FROM leases WHERE run_id = ? AND token = ? AND epoch = ? AND head = ? AND flags & ? = 0 RETURNING flags"
+)
 _PARK = """UPDATE runs SET head = ?, seen = ?, stalls = 0, flags = (flags & 1) | ?,
     state = CASE WHEN ?4 <> 2 THEN ?4 WHEN inbox > ?2 OR flags & 1 THEN 1 ELSE 2 END,
     due_at = CASE WHEN ?4 <> 2 THEN ?5 WHEN inbox > ?2 OR flags & 1 THEN ?5 ELSE ?6 END
     WHERE id = ?7 RETURNING state"""
 
 
-def run_row(row: Sequence[object]) -> RunRow:
+KINDS = {int(kind): kind for kind in Kind}
+
+
+def run_row(row: Sequence[Any]) -> RunRow:
     """Return a run from its columns."""
-    made = RunRow(*row)  # type: ignore[arg-type]
-    return made._replace(state=State(made.state), flags=Flag(made.flags))
+    return RunRow._make((*row[:11], State(row[11]), *row[12:15], Flag(row[15])))
 
 
-def entry_row(row: Sequence[object]) -> Stored:
+def entry_row(row: Sequence[Any]) -> Stored:
     """Return an entry from its columns."""
-    made = Stored(*row)  # type: ignore[arg-type]
-    return made._replace(kind=Kind(made.kind))
+    seq, at, epoch, kind, key, body = row
+    return Stored(seq, at, epoch, KINDS[kind], key, body)
 
 
-def wait_row(row: Sequence[object]) -> WaitRow:
+def wait_row(row: Sequence[Any]) -> WaitRow:
     """Return a wait from its columns."""
-    made = WaitRow(*row)  # type: ignore[arg-type]
-    return made._replace(kind=WaitKind(made.kind), over=bool(made.over))
+    return WaitRow._make((*row[:3], WaitKind(row[3]), *row[4:8], bool(row[8])))
 
 
 def claim(db: sqlite3.Connection, wanted: Claim, now: int) -> list[Claimed]:
@@ -69,7 +74,9 @@ def claim(db: sqlite3.Connection, wanted: Claim, now: int) -> list[Claimed]:
     found = db.execute(_READY, (tenant, programs, wanted.limit)).fetchall()
     if not found and wanted.after_tenant != tenant:
         # the next tenant's ready runs are all of programs this worker does not serve: look at everybody's
-        found = db.execute(_READY.replace("AND tenant = ?", "AND ? IS NOT NULL"), (tenant, programs, wanted.limit)).fetchall()
+        found = db.execute(
+            _READY.replace("AND tenant = ?", "AND ? IS NOT NULL"), (tenant, programs, wanted.limit)
+        ).fetchall()
     expires_at = now + wanted.lease_micros
     claimed = []
     for columns in found:
@@ -85,17 +92,24 @@ def _take(db: sqlite3.Connection, run: RunRow, lease: Lease) -> Claimed:
     db.execute(
         "INSERT INTO leases (run_id, token, epoch, head, worker, expires_at, flags) VALUES (?, ?, ?, ?, ?, ?, ?)", lease
     )
-    state = StateRow(*db.execute("SELECT run_id, seq, at, turn, body FROM states WHERE run_id = ?", (run.id,)).fetchone())
+    state = StateRow(
+        *db.execute("SELECT run_id, seq, at, turn, body FROM states WHERE run_id = ?", (run.id,)).fetchone()
+    )
     entries, waits, unread = [], [], []
     if run.head > state.seq:
-        rows = db.execute(f"SELECT {ENTRY_COLUMNS} FROM journal WHERE run_id = ? AND seq > ? ORDER BY seq", (run.id, state.seq))
+        rows = db.execute(
+            f"SELECT {ENTRY_COLUMNS} FROM journal WHERE run_id = ? AND seq > ? ORDER BY seq", (run.id, state.seq)
+        )
         entries = [entry_row(row) for row in rows]
     if run.epoch > 1:
-        rows = db.execute(f"SELECT {WAIT_COLUMNS} FROM waits WHERE run_id = ? AND over = 0 ORDER BY seq, slot", (run.id,))
+        rows = db.execute(
+            f"SELECT {WAIT_COLUMNS} FROM waits WHERE run_id = ? AND over = 0 ORDER BY seq, slot", (run.id,)
+        )
         waits = [wait_row(row) for row in rows]
     if run.inbox:
         rows = db.execute(
-            "SELECT seq, at, name, body, sender FROM inbox WHERE run_id = ? AND body IS NOT NULL ORDER BY seq", (run.id,)
+            "SELECT seq, at, name, body, sender FROM inbox WHERE run_id = ? AND body IS NOT NULL ORDER BY seq",
+            (run.id,),
         )
         unread = [Signal(*row) for row in rows]
     return Claimed(run, lease, state, entries, waits, unread)
@@ -103,6 +117,8 @@ def _take(db: sqlite3.Connection, run: RunRow, lease: Lease) -> Claimed:
 
 def append(db: sqlite3.Connection, rows: Sequence[Append], now: int, lease_micros: int) -> dict[int, Flag]:
     """Apply fenced appends; return the flags of those that were not refused."""
+    once_each([row.run_id for row in rows])
+    texts.check((entry.key for row in rows for entry in row.entries), "an entry's key")
     accepted: dict[int, Flag] = {}
     entries: list[tuple[object, ...]] = []
     expires_at = now + lease_micros
@@ -122,6 +138,8 @@ def append(db: sqlite3.Connection, rows: Sequence[Append], now: int, lease_micro
 
 def leave(db: sqlite3.Connection, rows: Sequence[Leave], now: int) -> dict[int, State]:
     """Apply fenced appends that end the stretch; return the states of the runs that were not refused."""
+    once_each([row.append.run_id for row in rows])
+    texts.check((entry.key for row in rows for entry in row.append.entries), "an entry's key")
     left: dict[int, State] = {}
     for (run_id, token, epoch, head, forbids_cancel, added), after, seen, due_at, flags in rows:
         if db.execute(_FENCE_LEAVE, (run_id, token, epoch, head, int(forbids_cancel))).fetchone() is None:

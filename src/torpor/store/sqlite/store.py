@@ -8,24 +8,25 @@ so that a busy writer thread cannot make a lease lapse. In memory everything sha
 from __future__ import annotations
 
 import os
-import sqlite3
 import threading
 from contextlib import nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from torpor import clock as machine
 from torpor.core.lease import Proof
-from torpor.errors import StoreUnavailable
+from torpor.errors import StoreUnavailable, UsageError
 from torpor.store import migrate
 from torpor.store.lanes import Thread
 from torpor.store.life import FileLock, host_identity, process_gone
 from torpor.store.protocol import Lane
-from torpor.store.sqlite.connect import connect, translated
+from torpor.store.sqlite.connect import TABLES, connect, translated
 from torpor.store.sqlite.hints import HintListener, Hints
 from torpor.store.sqlite.turnstile import Turnstile
 from torpor.store.sqlite.tx import SqliteTx
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
@@ -46,6 +47,7 @@ class _Seat:
         self.db = connect(path, durable=durable)
         self.turnstile = None if path == ":memory:" else Turnstile(path)
         self.pid = os.getpid()
+        self.stale = False
 
     def turn(self) -> AbstractContextManager[object]:
         return self.turnstile if self.turnstile is not None else nullcontext()
@@ -58,7 +60,7 @@ class _Seat:
 
 
 class SqliteStore:
-    """A database file. Open it with `await open_store(url)`; in scripts and tests `SqliteStore(path).migrate()`."""
+    """A database file. Open it with `opening.open_store`; in scripts and tests `SqliteStore(path).migrate()`."""
 
     kind = "sqlite"
 
@@ -74,6 +76,7 @@ class SqliteStore:
         self._create = create
         self._lock = threading.RLock()
         self._seats: dict[str, _Seat] = {}
+        self._abandoned: list[_Seat] = []
         self._writer = Thread("torpor-sqlite")
         self._reader = self._writer if self._memory else Thread("torpor-sqlite-read")
         self._hints = Hints(path)
@@ -85,30 +88,32 @@ class SqliteStore:
         with self._lock:
             place = "writer" if self._memory else name
             seat = self._seats.get(place)
-            if seat is None or seat.pid != os.getpid():
-                if not self._create and not self._memory and not os.path.exists(self.path):
-                    message = f"there is no database at {self.path}"
-                    raise StoreUnavailable(message, hint="torpor init, or torpor dev APP.py, makes one")
-                seat = self._seats[place] = _Seat(self.path, durable=self._durable)
+            if seat is not None and seat.pid == os.getpid() and not seat.stale:
+                return seat
+            if seat is not None:
+                self._abandoned.append(seat)  # kept: a copy of the process must not close what another one uses
+                seat.close()
+            if not self._create and not self._memory and not Path(self.path).exists():
+                message = f"there is no database at {self.path}"
+                raise StoreUnavailable(message, hint="torpor init, or torpor dev APP.py, makes one")
+            seat = self._seats[place] = _Seat(self.path, durable=self._durable)
             return seat
 
     def recover(self, lane: Lane) -> None:
-        """Drop a lane's connection; in memory there is only one, and it is the database."""
-        if self._memory:
-            return
+        """Let a lane's next transaction open a new connection; in memory there is only one, and it is the database."""
         with self._lock:
-            seat = self._seats.pop(_PLACES[lane], None)
-        if seat is not None:
-            seat.close()
+            seat = self._seats.get(_PLACES[lane])
+            if seat is not None and not self._memory:
+                seat.stale = True
 
     # transactions
 
-    async def transact(self, op: Callable[..., T], /, *args: Any, lane: Lane = Lane.WORK, **more: Any) -> T:  # noqa: ANN401 - passed on
+    async def transact(self, op: Callable[..., T], /, *args: Any, lane: Lane = Lane.WORK, **more: Any) -> T:
         """Run `op(tx, ...)` in one transaction, in the lane's thread."""
         thread = self._reader if lane is Lane.READ else self._writer
         return await thread.run(lambda: self._run(_PLACES[lane], op, args, more))
 
-    def transact_now(self, op: Callable[..., T], /, *args: Any, lane: Lane = Lane.WORK, **more: Any) -> T:  # noqa: ANN401 - passed on
+    def transact_now(self, op: Callable[..., T], /, *args: Any, lane: Lane = Lane.WORK, **more: Any) -> T:
         """Do the same, blocking. RENEW runs in the caller's thread."""
         if lane is Lane.RENEW and not self._memory:
             return self._run("renew", op, args, more)
@@ -124,7 +129,8 @@ class SqliteStore:
                 seat.db.execute("BEGIN" if reads else "BEGIN IMMEDIATE")
                 try:
                     value = op(tx, *args, **more)
-                    seat.db.execute("COMMIT")
+                    with translated(self.path, committing=True):
+                        seat.db.execute("COMMIT")
                 except BaseException:
                     if seat.db.in_transaction:
                         seat.db.execute("ROLLBACK")
@@ -178,22 +184,48 @@ class SqliteStore:
         with translated(self.path):
             seat = self._seat("writer")
             with seat.turn():
-                present = seat.db.execute("PRAGMA user_version").fetchone()[0]
-                for number, text in migrate.pending(self.kind, present):
+                present = self._schema()
+                pending = migrate.pending(self.kind, present)
+                if pending and present:
+                    self._keep_copy(seat.db, present)
+                for number, text in pending:
                     seat.db.executescript(f"BEGIN IMMEDIATE;\n{text}\nPRAGMA user_version = {number};\nCOMMIT;")
-                return int(seat.db.execute("PRAGMA user_version").fetchone()[0])
+                return self._schema()
+
+    def _keep_copy(self, db: sqlite3.Connection, present: int) -> None:
+        """Write the whole file beside itself, as it is before a migration."""
+        copy = Path(f"{self.path}.schema-{present}")
+        count = 1
+        while copy.exists():
+            count += 1
+            copy = Path(f"{self.path}.schema-{present}.{count}")
+        if not self._memory:
+            db.execute("VACUUM INTO ?", (str(copy),))
 
     def schema(self) -> int:
-        """Return the schema's number, 0 for an empty file. Blocking."""
+        """Return the schema's number, 0 for an empty file. Blocking.
+
+        Raises StoreCorrupt if the file is damaged at its roots or is no database, UsageError if it is somebody else's.
+        """
+        return self._writer.run_now(self._schema)
+
+    def _schema(self) -> int:
         with translated(self.path):
-            return int(self._writer.run_now(lambda: self._seat("writer").db.execute("PRAGMA user_version").fetchone()[0]))
+            db = self._seat("writer").db
+            number = int(db.execute("PRAGMA user_version").fetchone()[0])
+            present = {row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            for table in present.intersection(TABLES):
+                if number == 0:
+                    raise UsageError(f"{self.path} has a table {table} that is not torpor's", hint="name another file")
+                db.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone()
+        return number
 
     def tend(self) -> None:
         """Copy the WAL back beside the writers; truncate it in their queue when it grew past the hard limit."""
         if self._memory:
             return
-        wal = f"{self.path}-wal"
-        size = os.path.getsize(wal) if os.path.exists(wal) else 0
+        wal = Path(f"{self.path}-wal")
+        size = wal.stat().st_size if wal.exists() else 0
         if size < WAL_SOFT_BYTES:
             return
         with translated(self.path):

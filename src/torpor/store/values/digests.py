@@ -20,11 +20,11 @@ SIZE = 8
 
 def digest(value: object, *, path: str = "value") -> bytes:
     """Eight bytes for a value; the same in every process. Raises `UnstorableValue` like `encode`."""
-    if says_json(value):
-        try:
+    try:
+        if says_json(value):
             return blake2b(orjson.dumps(value, option=_SORTED), digest_size=SIZE).digest()
-        except TypeError:
-            pass  # as in `encode`
+    except (TypeError, RecursionError):
+        pass  # as in `encode`
     return blake2b(written(value, path, _canonical_bytes), digest_size=SIZE).digest()
 
 

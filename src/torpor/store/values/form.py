@@ -17,6 +17,8 @@ Show: TypeAlias = Callable[[Json], Json]
 """Turns one part of a body into what people see."""
 
 TAG = "$"
+UNREADABLE = (LookupError, TypeError, ValueError, ArithmeticError, AttributeError)
+"""What a tag's reader raises when the node is not as its writer made it."""
 
 
 class Tag(NamedTuple):

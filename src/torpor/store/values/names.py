@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterator
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, reduce
+from operator import or_
 from pathlib import Path, PurePath
 from types import ModuleType, NoneType, UnionType
 from typing import Any, Literal, TypeAlias, Union, get_args, get_origin
@@ -33,7 +34,7 @@ _SPOKEN: dict[str, Any] = {
         *(bool, int, float, complex, str, bytes, bytearray, list, tuple, set, frozenset, dict, object, NoneType),
         *(date, datetime, time, timedelta, Decimal, Fraction, UUID, Path, PurePath),
     )
-} | {"Any": Any, "...": Ellipsis}
+} | {"Any": Any, "None": None, "...": Ellipsis}
 _SPOKEN_BY_TYPE = {kind: name for name, kind in _SPOKEN.items()}
 
 
@@ -58,7 +59,7 @@ def name_of(cls: type) -> str:
             hint=f"move the class {cls.__name__} to the top level of its module",
         )
     name = f"{module_name(cls.__module__)}:{cls.__qualname__}"
-    if not any(found is cls for found in _candidates(name)):
+    if not any(found is cls for found in _candidates(name)):  # G14
         raise Refused(
             f"the class {name} cannot be found by that name, so it could not be read again",
             hint=f"let the module {cls.__module__} have the class under its own name {cls.__qualname__}",
@@ -105,7 +106,7 @@ def _modules(name: str) -> Iterator[ModuleType]:
 def spell(kind: Any) -> Json:
     """A type as JSON; `Refused` for one that could not be read again."""
     if kind is None:
-        return "NoneType"
+        return "None"
     if isinstance(kind, str | int | bool):  # inside Literal
         return {"literal": kind}
     origin, args = get_origin(kind), get_args(kind)
@@ -118,7 +119,7 @@ def spell(kind: Any) -> Json:
         if isinstance(kind, type):
             return name_of(kind)
     elif origin in (Union, UnionType):
-        return ["|", *(spell(arg) for arg in args)]
+        return ["Union" if origin is Union else "|", *(spell(arg) for arg in args)]  # two types, and so two classes
     elif origin is Literal:
         return ["literal", *(spell(arg) for arg in args)]
     elif origin in _SPOKEN_BY_TYPE:
@@ -138,8 +139,14 @@ def read_type(spelled: Json, types: Types | None) -> Any:
     first, *rest = spelled
     args = tuple(read_type(part, types) for part in rest)
     if first == "|":
+        return reduce(or_, args)
+    if first == "Union":
         return Union[args]  # noqa: UP007 - the arguments are known only now
     if first == "literal":
         return Literal[args]
-    generic: Any = _SPOKEN.get(first) or find(first, types, fits=lambda found: hasattr(found, "__class_getitem__"))
+    generic: Any = _SPOKEN[first] if first in _SPOKEN else find(first, types, fits=_is_generic)
     return generic[args if len(args) > 1 else args[0]]
+
+
+def _is_generic(cls: type) -> bool:
+    return hasattr(cls, "__class_getitem__")

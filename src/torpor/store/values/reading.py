@@ -8,7 +8,7 @@ import orjson
 
 from torpor.errors import SchemaMismatch, StoreCorrupt, UsageError
 from torpor.store.values.containers import CONTAINERS
-from torpor.store.values.form import TAG, Json, Node, Read
+from torpor.store.values.form import TAG, UNREADABLE, Json, Node, Read
 from torpor.store.values.models import read_model
 from torpor.store.values.records import read_dataclass, read_enum, read_flag, read_namedtuple
 from torpor.store.values.scalars import SCALARS
@@ -96,7 +96,7 @@ class _Reader:
                 return simple(node, self.read)
             if tag in _CLASSES:
                 return _CLASSES[tag](node, self.read, self._types)
-        except (KeyError, IndexError, TypeError, ValueError, ArithmeticError) as error:
+        except UNREADABLE as error:
             raise StoreCorrupt(f"a stored {tag} cannot be read: {error!r}", hint="torpor doctor") from error
         raise SchemaMismatch(
             f"a stored value has the tag {tag!r}, which this torpor does not know",

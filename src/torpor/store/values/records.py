@@ -58,17 +58,13 @@ def enum_writer(cls: type[Enum]) -> Writer:
     def write_flag(value: Flag, wire: Wire) -> Json:
         return {TAG: "flag", "c": name, "v": wire(value.value), "n": str(value.name or value.value)}
 
-    def write(value: Enum, _: Wire) -> Json:
+    def write(value: Enum, wire: Wire) -> Json:
         if cls.__members__.get(value.name) is not value:
             raise Refused(f"{value!r} is not among the members of {name}", hint="store its value instead")
-        shown = {"v": value.value} if type(value.value) in (str, int, bool) and _is_json(value.value) else {}
+        shown = {"v": wire(value.value)} if type(value.value) in (str, int) else {}  # for people and other languages
         return {TAG: "enum", "c": name, "n": value.name, **shown}
 
     return write_flag if issubclass(cls, Flag) else write
-
-
-def _is_json(value: str | int) -> bool:
-    return value.isascii() if isinstance(value, str) else abs(value) < 2**63
 
 
 def read_enum(node: Node, _: Read, types: Types | None) -> object:

@@ -148,8 +148,11 @@ def _zone(zone: tzinfo | None) -> Node:
     if kind is timezone:
         # A fixed offset is in the text already; only a name of its own ("CEST") must be said.
         name = zone.tzname(None)
-        offset = zone.utcoffset(None)
-        return {} if offset is None or name == timezone(offset).tzname(None) else {"n": name}
+        offset: Any = zone.utcoffset(None)
+        node: Node = {} if name == timezone(offset).tzname(None) else {"n": name}
+        if offset.microseconds:
+            node["o"] = offset // timedelta(microseconds=1)  # `fromisoformat` reads some of these as UTC
+        return node
     if isinstance(zone, ZoneInfo) and kind is ZoneInfo and zone.key is not None:
         return {"z": zone.key}
     if kind.__module__.partition(".")[0] == "pydantic_core":
@@ -169,7 +172,7 @@ def _read_zone(node: Node, found: tzinfo | None, read: Read) -> tzinfo | None:
                 f"a stored time is in the zone {node['z']!r}, which this machine does not know",
                 hint="install the package tzdata",
             ) from None
-    offset = found.utcoffset(None) if found else None
+    offset = timedelta(microseconds=node["o"]) if "o" in node else found.utcoffset(None) if found else None
     if offset is None:
         return found
     if "n" in node:
@@ -179,7 +182,7 @@ def _read_zone(node: Node, found: tzinfo | None, read: Read) -> tzinfo | None:
         from pydantic_core import TzInfo
 
         return TzInfo(offset.total_seconds())
-    return found
+    return timezone(offset)
 
 
 def _write_moment(value: datetime | time, wire: Wire) -> Json:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from torpor.store.values.containers import CONTAINERS
-from torpor.store.values.form import TAG, Json, Node, Show
+from torpor.store.values.form import TAG, UNREADABLE, Json, Node, Show
 from torpor.store.values.models import show_model
 from torpor.store.values.reading import parse
 from torpor.store.values.records import show_enum, show_fields, show_namedtuple
@@ -45,6 +45,6 @@ def _show(node: Json) -> Json:
     if show is not None:
         try:
             return show(node, _show)
-        except (KeyError, IndexError, TypeError, ValueError, ArithmeticError):
+        except UNREADABLE:
             return node  # not as torpor writes it: better shown as it stands than not at all
     return {key: _show(item) for key, item in node.items()}

@@ -38,11 +38,11 @@ _EXACT: dict[type, Writer] = {
 
 def encode(value: object, *, path: str = "value") -> bytes:
     """The body of a value. Raises `UnstorableValue` with the path of the part that would not come back as it is (G14)."""
-    if says_json(value):
-        try:
+    try:
+        if says_json(value):
             return orjson.dumps(value)
-        except TypeError:
-            pass  # an int beyond 64 bit or a lone surrogate: the walk knows what to do
+    except (TypeError, RecursionError):
+        pass  # an int beyond 64 bit, a lone surrogate, little stack left: the walk stores it or says what is wrong
     return written(value, path, orjson.dumps)
 
 
@@ -102,7 +102,7 @@ class _Walk:
             return atom(value, self.wire)
         write = _EXACT.get(kind) or _class_writer(kind)  # type: ignore[arg-type]
         if write is None:
-            raise refusal(value)
+            raise refusal(value)  # G14
         mark = id(value)
         if mark in self._open:
             raise Refused("the value contains itself", hint="store a key or an index in place of the object")

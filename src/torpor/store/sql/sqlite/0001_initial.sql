@@ -24,7 +24,7 @@ CREATE TABLE runs (
 );
 CREATE INDEX runs_ready ON runs (tenant, prio, due_at, id) WHERE state = 1;
 CREATE INDEX runs_timer ON runs (due_at) WHERE state = 2 AND due_at IS NOT NULL;
-CREATE INDEX runs_failed ON runs (id) WHERE state = 5;
+CREATE INDEX runs_state ON runs (state, id);  -- for people: lists and counts
 
 -- Runs that were started with a key: the same key finds the same run.
 CREATE TABLE run_keys (digest BLOB PRIMARY KEY, run_id INTEGER NOT NULL) WITHOUT ROWID;

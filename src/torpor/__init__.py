@@ -1,0 +1,83 @@
+"""Durable agents, leased executors, computers that are put away.
+
+The public face. Names are loaded when they are first used, so that `import torpor` costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torpor.client import Client as Client
+    from torpor.core.effect import Safety as Safety
+    from torpor.core.retry import RetryPolicy as RetryPolicy
+    from torpor.errors import Conflict as Conflict
+    from torpor.errors import LeaseLost as LeaseLost
+    from torpor.errors import NeedsPerson as NeedsPerson
+    from torpor.errors import NotDone as NotDone
+    from torpor.errors import NotFound as NotFound
+    from torpor.errors import RunCancelled as RunCancelled
+    from torpor.errors import RunFailed as RunFailed
+    from torpor.errors import StepFailed as StepFailed
+    from torpor.errors import TorporError as TorporError
+    from torpor.errors import UsageError as UsageError
+    from torpor.runtime import run as run
+    from torpor.sdk.app import App as App
+    from torpor.sdk.context import Again as Again
+    from torpor.sdk.context import Approval as Approval
+    from torpor.sdk.context import Context as Context
+    from torpor.sdk.context import days as days
+    from torpor.sdk.context import hours as hours
+    from torpor.sdk.context import minutes as minutes
+    from torpor.sdk.context import seconds as seconds
+    from torpor.sdk.rows import Rows as Rows
+    from torpor.sdk.steps import CANNOT_TELL as CANNOT_TELL
+    from torpor.sdk.steps import NOT_DONE as NOT_DONE
+    from torpor.sdk.steps import EffectContext as EffectContext
+    from torpor.sdk.steps import done as done
+
+__version__ = "0.1.0"
+
+_PLACES = {
+    "Client": "torpor.client",
+    "Safety": "torpor.core.effect",
+    "RetryPolicy": "torpor.core.retry",
+    "run": "torpor.runtime",
+    "App": "torpor.sdk.app",
+    "Rows": "torpor.sdk.rows",
+    **dict.fromkeys(("Again", "Approval", "Context", "days", "hours", "minutes", "seconds"), "torpor.sdk.context"),
+    **dict.fromkeys(("CANNOT_TELL", "NOT_DONE", "EffectContext", "done"), "torpor.sdk.steps"),
+    **dict.fromkeys(
+        (
+            "Conflict",
+            "LeaseLost",
+            "NeedsPerson",
+            "NotDone",
+            "NotFound",
+            "RunCancelled",
+            "RunFailed",
+            "StepFailed",
+            "TorporError",
+            "UsageError",
+        ),
+        "torpor.errors",
+    ),
+}
+
+__all__ = [*_PLACES, "__version__"]  # noqa: PLE0604 - the names of a dict
+
+
+def __getattr__(name: str) -> object:
+    """Load a public name when it is first used."""
+    if name in _PLACES:
+        value = getattr(import_module(_PLACES[name]), name)
+        globals()[name] = value
+        return value
+    message = f"module 'torpor' has no attribute {name!r}"
+    raise AttributeError(message)
+
+
+def __dir__() -> list[str]:
+    """List the public names, loaded or not."""
+    return sorted(__all__)

@@ -1,0 +1,198 @@
+"""The commit: the one way a run changes while somebody holds its lease.
+
+A batch of proposals of different runs shares one transaction and one fsync (group commit). The protocol:
+
+* a *hot* proposal (entries, nothing else) reads nothing: the fence is in the statement that moves the head (G1, G2);
+* whatever travels with entries (checkpoint, waits, rows, messages, taken signals, blobs) is written after the fence
+  agreed, in the same transaction, for the winners only, so it becomes true together with them or not at all;
+* a proposal that withdraws a wait of a person looks at the wait under the run's lock first: a decision that came before
+  wins, and the proposal is refused with `answered` (G10);
+* a refused proposal changed nothing and does not disturb its neighbours. A statement that *fails* takes the whole batch
+  with it; the committer then sends each proposal alone, so one bad commit fails alone.
+
+The order of locks in one transaction: runs by number, then leases by number (`Tx.append`, `Tx.leave`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from torpor.core.commit import broken_rule
+from torpor.core.journal import Kind
+from torpor.core.lease import LEASE_SECONDS, Fence, LostAnswer, after_lost_answer, fence
+from torpor.core.run import Flag, State
+from torpor.store.rows import Append, Leave, RunChange, StateRow, WaitRow
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torpor.core.commit import Proposal
+    from torpor.store.protocol import Tx
+
+LEASE_MICROS = round(LEASE_SECONDS * 1_000_000)
+
+
+class Reply(NamedTuple):
+    """What became of one proposal. `at` is the store's time of its entries.
+
+    `refused` is None, or why nothing was written; `flags` and `state` are the run's afterwards. `answered`: nothing was
+    written because a person decided first; `early`: because a timer is not due by the store's clock.
+    """
+
+    at: int
+    flags: Flag
+    state: State
+    refused: Fence | None = None
+    answered: bool = False
+    early: bool = False
+
+
+def commit(tx: Tx, proposals: Sequence[Proposal], *, lease_micros: int = LEASE_MICROS) -> list[Reply]:
+    """Commit a batch and reply to each proposal, in order. Raises only for defects and for the store's own troubles."""
+    for proposal in proposals:
+        rule = broken_rule(proposal)
+        if rule is not None:
+            raise AssertionError(rule)
+    answered = _answered_first(tx, [p for p in proposals if p.closes])
+    early = {p.run_id for p in proposals if p.not_before and tx.now() < p.not_before}
+    going = [p for p in proposals if p.run_id not in answered and p.run_id not in early]
+    stays = [p for p in going if p.after is State.RUNNING]
+    leaves = [p for p in going if p.after is not State.RUNNING]
+    if stays and leaves:
+        tx.fence_order([p.run_id for p in leaves], [p.run_id for p in going])
+    kept = tx.append([_append(p) for p in stays], lease_micros=lease_micros) if stays else {}
+    left = tx.leave([_leave(p) for p in leaves]) if leaves else {}
+    if left:
+        _tell(tx, left)
+    winners = [p for p in going if not p.hot and (p.run_id in kept or p.run_id in left)]
+    if winners:
+        _carry(tx, winners)
+    refused = [p for p in going if p.run_id not in kept and p.run_id not in left]
+    reasons = _reasons(tx, refused) if refused else {}
+    now = tx.now()
+    return [
+        Reply(now, Flag.NONE, State.RUNNING, None, p.run_id in answered, p.run_id in early)
+        if p.run_id in answered or p.run_id in early
+        else _reply(p, now, kept, left, reasons)
+        for p in proposals
+    ]
+
+
+def _reply(
+    proposal: Proposal,
+    now: int,
+    kept: dict[int, Flag],
+    left: dict[int, State],
+    reasons: dict[int, tuple[Fence, Flag]],
+) -> Reply:
+    run_id = proposal.run_id
+    if run_id in kept:
+        return Reply(now, kept[run_id], State.RUNNING)
+    if run_id in left:
+        return Reply(now, Flag.NONE, left[run_id])
+    reason, flags = reasons[run_id]
+    return Reply(now, flags, State.RUNNING, reason)
+
+
+def _tell(tx: Tx, left: dict[int, State]) -> None:
+    states = set(left.values())
+    if State.READY in states:
+        tx.hint("ready")
+    if any(state.final for state in states):
+        tx.hint("ended")
+
+
+def _append(p: Proposal) -> Append:
+    ends_well = p.after in {State.COMPLETED, State.FAILED}  # once cancel is acknowledged a run ends as cancelled (G12)
+    return Append(p.run_id, p.token, p.epoch, p.head, p.has_intent or ends_well, p.entries)
+
+
+def _leave(p: Proposal) -> Leave:
+    return Leave(_append(p), p.after, p.seen, p.due_at, Flag.PERSON if p.needs_person else Flag.NONE)
+
+
+def _answered_first(tx: Tx, proposals: Sequence[Proposal]) -> set[int]:
+    """Return the runs whose proposal would close a wait that a person decided first (G10)."""
+    if not proposals:
+        return set()
+    ids = sorted(p.run_id for p in proposals)
+    tx.get_runs(ids, lock=True)
+    decided = {(w.run_id, w.slot, w.seq) for w in tx.waits(ids) if w.answered_at is not None}
+    return {p.run_id for p in proposals if any((p.run_id, slot, seq) in decided for slot, seq in p.closes)}
+
+
+def _carry(tx: Tx, winners: Sequence[Proposal]) -> None:
+    """Write everything that travels with the entries of proposals that passed the fence."""
+    now = tx.now()
+    blobs = [(p.run_id, blob) for p in winners for blob in p.blobs]
+    states = [_checkpoint(p, now) for p in winners if p.state_body is not None]
+    moved = [RunChange(p.run_id, program=p.program) for p in winners if p.program is not None]
+    over = [(p.run_id, slot) for p in winners for slot in (*p.over, *(slot for slot, _ in p.closes))]
+    waits = [
+        WaitRow(p.run_id, w.slot, p.head + w.seq if w.fresh else w.seq, w.kind, w.due_at, None, w.title, None)
+        for p in winners
+        for w in p.waits
+    ]
+    taken = [(p.run_id, seq) for p in winners for seq in p.taken]
+    rows = [(p.run_id, row) for p in winners for row in p.rows]
+    messages = [(p.run_id, message) for p in winners for message in p.messages]
+    if blobs:
+        tx.put_blobs(blobs)
+    if states:
+        tx.put_states(states)
+    if moved:
+        tx.change_runs(moved)
+    if over:
+        tx.end_waits(over)
+    if waits:
+        tx.put_waits(waits)
+    if taken:
+        tx.take_signals(taken)
+    if rows:
+        tx.add_rows(rows)
+    if messages:
+        tx.add_messages(messages)
+        tx.hint("outbox")
+
+
+def _checkpoint(p: Proposal, now: int) -> StateRow:
+    place = next(n for n, entry in enumerate(p.entries, start=1) if entry.kind is Kind.CHECKPOINT)
+    return StateRow(p.run_id, p.head + place, now, p.turn, p.state_body or b"")
+
+
+def _reasons(tx: Tx, refused: Sequence[Proposal]) -> dict[int, tuple[Fence, Flag]]:
+    """Say why each was refused: pair of the store's `WHERE` (G1)."""
+    leases = tx.leases([p.run_id for p in refused])
+    reasons: dict[int, tuple[Fence, Flag]] = {}
+    for p in refused:
+        row = leases.get(p.run_id)
+        append = _append(p)
+        reason = fence(row, token=p.token, epoch=p.epoch, head=p.head, has_intent=append.forbids_cancel)
+        if reason is Fence.HOLDS:
+            message = f"G1: the store refused what the core allows: run {p.run_id} at head {p.head}, lease {row}"
+            raise AssertionError(message)
+        reasons[p.run_id] = (reason, row.flags if row is not None else Flag.NONE)
+    return reasons
+
+
+def find_out(tx: Tx, proposal: Proposal) -> tuple[LostAnswer, Reply]:
+    """Find out whether a commit whose answer was lost happened (G3).
+
+    To be called on a connection opened after the loss, after the life lock was proven, in this order.
+    """
+    run_id = proposal.run_id
+    lease = tx.leases([run_id]).get(run_id)
+    above = tx.journal(run_id, after=proposal.head)
+    verdict = after_lost_answer(
+        lease,
+        above,
+        token=proposal.token,
+        epoch=proposal.epoch,
+        head=proposal.head,
+        entries=proposal.entries,
+        ends_stretch=proposal.after is not State.RUNNING,
+    )
+    run = tx.get_runs([run_id]).get(run_id)
+    at = above[0].at if above else tx.now()
+    flags = lease.flags if lease is not None else Flag.NONE
+    return verdict, Reply(at, flags, run.state if run is not None else State.CANCELLED)

@@ -1,0 +1,110 @@
+"""What wakes a run: signals, decisions of people, time, and messages of other runs (G7, G8, G10)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from torpor.core.run import State
+from torpor.core.wait import WaitKind, may_fire
+from torpor.errors import Conflict, NotFound, UsageError
+from torpor.store.rows import Kept, NewSignal, RunChange
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torpor.store.protocol import Tx
+    from torpor.store.rows import WaitRow
+
+SWEEP = 500
+
+
+def signal(tx: Tx, signals: Sequence[NewSignal]) -> list[Kept]:
+    """Keep signals for runs and wake those that wait. An equal key is one signal, however often it comes."""
+    kept = tx.add_signals(signals)
+    woken = {s.run_id for s, fate in zip(signals, kept, strict=True) if fate is Kept.NEW}
+    if woken:
+        tx.hint("ready")
+        for run_id in woken:
+            tx.hint(f"run:{run_id}")
+    return kept
+
+
+class Decided(NamedTuple):
+    """A decision that is durable now: the wait it ended."""
+
+    wait: WaitRow
+
+
+def open_wait(tx: Tx, run_id: int, seq: int) -> WaitRow:
+    """Return the wait that entry `seq` opened, ended ones included. Raises NotFound."""
+    for wait in tx.waits([run_id], over=True):
+        if wait.seq == seq:
+            return wait
+    message = "there is no such wait, or it ended long ago"
+    raise NotFound(message, hint="torpor inbox lists what is open")
+
+
+def answer(tx: Tx, run_id: int, seq: int, body: bytes, *, kinds: frozenset[WaitKind]) -> Decided:
+    """Write a person's decision; the first one wins (G10).
+
+    Raises NotFound, UsageError for a wait of another kind, Conflict if somebody was first, it expired, or the run went
+    on without it. `Conflict` carries nothing of the winner: read the wait again for that.
+    """
+    run = tx.get_runs([run_id], lock=True).get(run_id)
+    if run is None:
+        message = "there is no such run"
+        raise NotFound(message, hint="torpor inbox lists what is open")
+    wait = open_wait(tx, run_id, seq)
+    if wait.kind not in kinds:
+        message = f"this wait is for {wait.kind.word}: {wait.title}"
+        raise UsageError(message, hint="torpor inbox says which command answers it")
+    if wait.answered_at is not None:
+        message = "somebody was first"
+        raise Conflict(message, hint="nothing was changed")
+    if wait.over or run.state.final:
+        message = "the run went on without an answer"
+        raise Conflict(message, hint="nothing was changed")
+    if wait.due_at is not None and wait.due_at <= tx.now():
+        message = "it expired before this answer came"
+        raise Conflict(message, hint="nothing was changed")
+    if not tx.answer_wait(run_id, wait.slot, seq, body):
+        message = "somebody was first"
+        raise Conflict(message, hint="nothing was changed")
+    waiting = run.state is State.WAITING
+    tx.change_runs([RunChange(run_id, State.READY if waiting else None, tx.now() if waiting else None, inbox=1)])
+    tx.hint("ready")
+    tx.hint(f"run:{run_id}")
+    return Decided(wait)
+
+
+def fire_timers(tx: Tx, *, limit: int = SWEEP) -> int:
+    """Make due runs ready, a bounded number; return how many. Checked again under each run's lock (G8, G20)."""
+    now = tx.now()
+    ids = tx.due_runs(before=now, limit=limit)
+    if not ids:
+        return 0
+    runs = tx.get_runs(sorted(ids), lock=True, skip_locked=True)
+    due = [
+        run
+        for run in runs.values()
+        if may_fire(run.due_at, now=now, waiting=run.state is State.WAITING)
+    ]
+    if due:
+        tx.change_runs([RunChange(run.id, state=State.READY, due_at=run.due_at) for run in due])
+        tx.hint("ready")
+    return len(due)
+
+
+def deliver(tx: Tx, *, limit: int = SWEEP) -> int:
+    """Hand messages from the outbox to their runs; return how many left it.
+
+    The message's key makes it arrive once, however often this is interrupted. One for a run that ended or never was is
+    dropped: its sender cannot be told any more.
+    """
+    messages = tx.outbox(limit=limit)
+    if not messages:
+        return 0
+    in_order = sorted(messages, key=lambda message: (message.target, message.id))
+    signal(tx, [NewSignal(m.target, m.name, m.body, m.key, f"run:{m.run_id}") for m in in_order])
+    tx.drop_messages([message.id for message in messages])
+    return len(messages)

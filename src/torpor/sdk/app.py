@@ -1,0 +1,184 @@
+"""The registry: which flows, steps and effects an application has. It runs nothing and imports nothing heavy."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+from torpor.core.effect import Safety
+from torpor.errors import UsageError
+from torpor.sdk.steps import define, mark
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import timedelta
+
+    from torpor.core.retry import RetryPolicy
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+
+@dataclass(slots=True)
+class Flow:
+    """A registered flow: an async function from (context, state) to `Again` or a result."""
+
+    name: str
+    version: int
+    function: Callable[..., Any]
+    source: str
+    takes_state: bool
+    state_type: Any = None
+    """The annotation of the state parameter, for decoding input that came as plain JSON."""
+    upcasts: dict[int, Callable[[Any], Any]] = field(default_factory=dict)
+
+    @property
+    def versions(self) -> list[int]:
+        """The versions whose sleeping runs this code can take up: its own, and those it has a chain of upcasts for."""
+        served = [self.version]
+        while served[-1] - 1 in self.upcasts:
+            served.append(served[-1] - 1)
+        return served
+
+
+class App:
+    """Your programs. `@app.flow`, `@app.step`, `@app.effect`; give it to `torpor dev FILE.py` or `torpor.run(app, ...)`."""
+
+    def __init__(self) -> None:
+        """Begin empty."""
+        self.flows: dict[str, Flow] = {}
+
+    @overload
+    def flow(self, function: F, /) -> F: ...
+    @overload
+    def flow(self, function: None = None, /, *, name: str = "", version: int = 1) -> Callable[[F], F]: ...
+    def flow(self, function: Any = None, /, *, name: str = "", version: int = 1) -> Any:
+        """Register an async function as a flow.
+
+        `version` goes up when the code changes in a way that sleeping runs must not meet half-way. Raises UsageError.
+        """
+
+        def register(flow: Any) -> Any:  # noqa: ANN401 - given back as it came
+            self._add(flow, name or getattr(flow, "__name__", ""), version)
+            return flow
+
+        return register if function is None else register(function)
+
+    def _add(self, function: Callable[..., Any], name: str, version: int) -> None:
+        if not inspect.iscoroutinefunction(function):
+            message = f"a flow is an async function; {name or function!r} is not"
+            raise UsageError(message, hint="async def, and put blocking work in a step")
+        if not name.replace("_", "").replace("-", "").replace(".", "").isalnum() or len(name) > 100:  # noqa: PLR2004 - said below
+            message = f"a flow cannot be named {name!r}"
+            raise UsageError(message, hint="up to 100 letters, digits, - _ .")
+        given: object = version
+        if not isinstance(given, int) or given < 1:
+            message = f"version={version!r} of {name} is not a whole number from 1"
+            raise UsageError(message)
+        if name in self.flows and self.flows[name].function is not function:
+            message = f'two flows are named "{name}": {self.flows[name].source} and {_source(function)}'
+            raise UsageError(message, hint="name one of them: @app.flow(name=...)")
+        parameters = list(inspect.signature(function).parameters.values())
+        if not 1 <= len(parameters) <= 2:  # noqa: PLR2004 - context and state
+            message = f"flow {name} takes {len(parameters)} parameters; it takes a context and at most one state"
+            raise UsageError(message, hint="async def f(ctx: Context, state: State): put several inputs in a dataclass")
+        state_type = _annotation(function, parameters[1]) if len(parameters) == 2 else None  # noqa: PLR2004 - as above
+        self.flows[name] = Flow(name, version, function, _source(function), len(parameters) == 2, state_type)  # noqa: PLR2004
+
+    @overload
+    def step(self, function: F, /) -> F: ...
+    @overload
+    def step(
+        self, function: None = None, /, *, name: str = "", retries: int | RetryPolicy = 0, timeout: float | timedelta | None = None
+    ) -> Callable[[F], F]: ...
+    def step(
+        self,
+        function: Any = None,
+        /,
+        *,
+        name: str = "",
+        retries: int | RetryPolicy = 0,
+        timeout: float | timedelta | None = None,
+    ) -> Any:
+        """Declare a function that may be run again: it reads, or writes what does no harm twice."""
+
+        def declare(function: Any) -> Any:  # noqa: ANN401 - given back as it came
+            return mark(function, define(function, safety=Safety.REPEATABLE, name=name, retries=retries, timeout=timeout))
+
+        return declare if function is None else declare(function)
+
+    @overload
+    def effect(self, function: F, /) -> F: ...
+    @overload
+    def effect(
+        self,
+        function: None = None,
+        /,
+        *,
+        safety: Safety | str = Safety.ONCE,
+        name: str = "",
+        retries: int | RetryPolicy = 0,
+        timeout: float | timedelta | None = None,
+        verify: Callable[..., Any] | None = None,
+    ) -> Callable[[F], F]: ...
+    def effect(  # noqa: PLR0913 - each is a keyword an author may write
+        self,
+        function: Any = None,
+        /,
+        *,
+        safety: Safety | str = Safety.ONCE,
+        name: str = "",
+        retries: int | RetryPolicy = 0,
+        timeout: float | timedelta | None = None,
+        verify: Callable[..., Any] | None = None,
+    ) -> Any:
+        """Declare a function that changes the world, and what is known about doing it again (execution.md, Effects)."""
+
+        def declare(function: Any) -> Any:  # noqa: ANN401 - given back as it came
+            made = define(function, safety=safety, name=name, retries=retries, timeout=timeout, verify=verify)
+            return mark(function, made)
+
+        return declare if function is None else declare(function)
+
+    def upcast(self, old: int, function: Callable[[Any], Any], *, flow: str = "") -> None:
+        """Say how a state of version `old` becomes one of version `old + 1`, so that sleeping runs wake in new code.
+
+        `flow` names it when the app has several.
+        """
+        if not flow and len(self.flows) != 1:
+            message = f"the app has {len(self.flows)} flows; which one does upcast({old}, ...) belong to?"
+            raise UsageError(message, hint='app.upcast(1, fn, flow="audit")')
+        name = flow or next(iter(self.flows))
+        if name not in self.flows:
+            message = f'no flow is named "{name}" (there are: {", ".join(sorted(self.flows)) or "none"})'
+            raise UsageError(message)
+        target = self.flows[name]
+        if not 1 <= old < target.version:
+            message = f"upcast({old}, ...) of {name}, whose version is {target.version}: old must be below it"
+            raise UsageError(message)
+        target.upcasts[old] = function
+
+
+def _annotation(function: Callable[..., Any], parameter: inspect.Parameter) -> Any:  # noqa: ANN401 - any annotation
+    """Return what the state is annotated as, resolved if it can be; None if it says nothing."""
+    if parameter.annotation is inspect.Parameter.empty:
+        return None
+    try:
+        return inspect.get_annotations(function, eval_str=True).get(parameter.name)
+    except Exception:  # noqa: BLE001 - a name that is not importable at run time: the annotation is advice only
+        return None
+
+
+def module_name(function: Callable[..., Any]) -> str:
+    """Return the module a function belongs to; a script's own is its file's stem, so that run and import agree."""
+    name = getattr(function, "__module__", "") or ""
+    if name == "__main__":
+        file = getattr(sys.modules.get("__main__"), "__file__", None)
+        return Path(file).stem if file else name
+    return name
+
+
+def _source(function: Callable[..., Any]) -> str:
+    return f"{module_name(function)}:{getattr(function, '__qualname__', '?')}"

@@ -1,0 +1,64 @@
+"""The port: what a `Context` asks of whoever drives it. The worker's executor is one; a test may be another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+    from torpor.core.replay import CallKind
+    from torpor.sdk.loop import FlowLoop, Timer
+    from torpor.sdk.steps import Definition
+
+
+@dataclass(slots=True, eq=False)
+class Request:
+    """One call of flow code. `future` belongs to the flow's loop and is settled by the driver.
+
+    `values` are what the call is about and what identifies it: a step's arguments, an approval's title and content, a
+    message's target and value. `withdrawn` is set when the code stopped waiting for it.
+    """
+
+    kind: CallKind
+    name: str
+    values: dict[str, Any]
+    future: asyncio.Future[Any]
+    definition: Definition | None = None
+    step_id: str = ""
+    expires_seconds: float | None = None
+    timer: Timer | None = None
+    withdrawn: bool = False
+    key: str = field(default="", init=False)
+
+
+class Port(Protocol):
+    """What a turn's code can reach."""
+
+    run_id: str
+    turn: int
+    replaying: bool
+    loop: FlowLoop
+
+    def ask(self, request: Request) -> None:
+        """Take a call. Its future is settled later, in journal order."""
+
+    def withdraw(self, request: Request) -> None:
+        """Say that the code no longer waits for this call."""
+
+    def value(self, name: str, draw: Callable[[], Any]) -> Any:  # noqa: ANN401 - any storable value
+        """Return the recorded value of this call, or draw one, to be recorded with the next commit."""
+
+    def now(self) -> int:
+        """Return the store's time as this worker knows it, in microseconds."""
+
+    def fetch(self, field: str, first: int, most: int) -> asyncio.Future[list[Any]]:
+        """Read elements of a `Rows` field. Settled before anything else is, so that its place in the order is fixed."""
+
+    def secret(self, name: str) -> str:
+        """Resolve a secret by name. Raises NotFound."""
+
+    def log(self, level: str, event: str, fields: dict[str, Any]) -> None:
+        """Write a line of the author's log, once: not while replaying."""

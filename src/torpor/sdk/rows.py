@@ -1,0 +1,109 @@
+"""Append-only state: a checkpoint writes only the new elements, whatever the length.
+
+`Rows` are top-level fields of a flow's state. The state itself stores the length; elements lie in their own table,
+numbered; reading is `async for`. Only appended elements are in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from torpor.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable
+
+T = TypeVar("T")
+
+PAGE = 500
+Fetch = Callable[[str, int, int], Awaitable[list[Any]]]
+"""From (field, first number, how many) to elements."""
+
+
+@dataclass(init=False, eq=False, repr=False)
+class Rows(Generic[T]):
+    """An append-only list of a state. `len()` is known, elements are read with `async for`, new ones are appended.
+
+    As part of a stored state it is its length and nothing else (`seal`).
+    """
+
+    kept: int
+    """How many elements lie in the store."""
+
+    def __init__(self, first: Iterable[T] = ()) -> None:
+        """Begin with elements that are written at the first checkpoint."""
+        self.kept = 0
+        self._new: list[T] = list(first)
+
+    def append(self, element: T) -> None:
+        """Append an element; the next checkpoint writes it."""
+        self._new.append(element)
+
+    def extend(self, elements: Iterable[T]) -> None:
+        """Append several."""
+        self._new.extend(elements)
+
+    def __len__(self) -> int:
+        """Return how many there are, written or not."""
+        return self.kept + len(self._new)
+
+    def __bool__(self) -> bool:
+        """Whether there is any."""
+        return len(self) > 0
+
+    def __eq__(self, other: object) -> bool:
+        """Compare what is known without reading: length kept, and what was appended."""
+        return isinstance(other, Rows) and (self.kept, self._new) == (other.kept, other._new)
+
+    __hash__ = None  # type: ignore[assignment]  # it changes
+
+    def __repr__(self) -> str:
+        """Show the length, not the elements: they are elsewhere."""
+        return f"<Rows: {len(self)}, {len(self._new)} of them new>"
+
+    def __aiter__(self) -> AsyncIterator[T]:
+        """Read all elements in order, in pages."""
+        return self._read()
+
+    async def _read(self) -> AsyncIterator[T]:
+        place = 0
+        kept = self.kept
+        source: tuple[str, Fetch] | None = vars(self).get("_source")
+        while place < kept:
+            if source is None:
+                message = "these rows belong to no run, so there is nothing to read them from"
+                raise UsageError(message, hint="read them inside the flow that holds the state")
+            page = await source[1](source[0], place, min(PAGE, kept - place))
+            for element in page:
+                yield element
+            place += len(page)
+        for element in list(self._new):
+            yield element
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, _source: object, _handler: object) -> Any:  # noqa: ANN401 - pydantic's own hook
+        """Let a pydantic model hold Rows: taken as they are; a list becomes new rows."""
+        from pydantic_core import core_schema  # noqa: PLC0415 - pydantic stays lazy
+
+        return core_schema.no_info_plain_validator_function(
+            lambda given: given if isinstance(given, Rows) else cls(given),
+            serialization=core_schema.plain_serializer_function_ser_schema(lambda rows: {"rows": len(rows)}),
+        )
+
+
+def attach(rows: Rows[Any], field: str, fetch: Fetch) -> None:
+    """Connect the rows of a freshly decoded state with the run that holds their elements."""
+    own = vars(rows)
+    own["_source"] = field, fetch
+    own.setdefault("_new", [])
+
+
+def seal(rows: Rows[Any]) -> tuple[int, list[Any]]:
+    """Return the number of the first new element and the new elements; what is left is the length, ready to be stored."""
+    own = vars(rows)
+    first, new = rows.kept, own.pop("_new", [])
+    rows.kept = first + len(new)
+    own.pop("_source", None)
+    return first, new

@@ -1,0 +1,169 @@
+"""Steps and effects: what is known about a function that runs outside the flow, and the context an effect gets."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from torpor.core.effect import Safety
+from torpor.core.retry import RetryPolicy
+from torpor.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
+F = TypeVar("F", bound="Callable[..., Any]")
+_MARK = "__torpor_definition__"
+
+
+@dataclass(frozen=True, slots=True)
+class EffectContext:
+    """What an effect is told about itself; a parameter named `ctx` of an effect or step receives it.
+
+    `key` is equal in every attempt of this one logical call, in every worker (G5). `attempt` counts from 1. `deadline` is
+    when its timeout ends, UTC, or None.
+    """
+
+    key: str
+    attempt: int
+    deadline: datetime | None
+    run_id: str
+    _secret: Callable[[str], str]
+
+    def secret(self, name: str) -> str:
+        """Return a secret by name, resolved now; it is never stored (G15). Raises NotFound."""
+        return self._secret(name)
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """A step or effect as declared. `is_async` functions run on the worker's loop, others in a thread."""
+
+    name: str
+    function: Callable[..., Any]
+    safety: Safety
+    retry: RetryPolicy
+    timeout_seconds: float | None
+    verify: Callable[..., Any] | None
+    is_async: bool
+    takes_context: bool
+
+    @property
+    def is_step(self) -> bool:
+        """Whether running it again does no harm."""
+        return self.safety is Safety.REPEATABLE
+
+
+def seconds_of(duration: float | timedelta | None, what: str) -> float | None:
+    """Return a duration as seconds. Raises UsageError if it is negative or no duration."""
+    if duration is None:
+        return None
+    seconds = duration.total_seconds() if isinstance(duration, timedelta) else duration
+    given: object = seconds
+    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given < 100 * 366 * 86_400:
+        message = f"{what} is {duration!r}: it takes seconds or a timedelta, not negative, under a century"
+        raise UsageError(message)
+    return float(given)
+
+
+def define(  # noqa: PLR0913 - each is a keyword an author may write
+    function: Callable[..., Any],
+    *,
+    safety: Safety | str,
+    name: str = "",
+    retries: int | RetryPolicy = 0,
+    timeout: float | timedelta | None = None,
+    verify: Callable[..., Any] | None = None,
+) -> Definition:
+    """Return the definition of a function. Raises UsageError for what cannot be kept."""
+    given: object = function
+    if not callable(given):
+        message = f"{function!r} cannot be called"
+        raise UsageError(message, hint="give ctx.step or ctx.effect the function itself and its arguments: ctx.step(scan, path)")
+    kind = _safety(safety, verify)
+    policy = retries if isinstance(retries, RetryPolicy) else RetryPolicy(retries=retries)
+    label = name or getattr(function, "__name__", "") or type(function).__name__
+    if any(letter in label for letter in "#@~\0"):
+        message = f"a step cannot be named {label!r}: # @ ~ are used in its key"
+        raise UsageError(message)
+    is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004 - callable objects
+    if kind is Safety.ONCE and policy.retries:
+        message = f"{label} is `once` and has retries={policy.retries}: what cannot be repeated is not retried"
+        raise UsageError(message, hint='drop retries=, or declare safety="keyed" or verify=')
+    if kind is Safety.TRANSACTIONAL and (is_async or timeout is not None):
+        message = f"{label} is `transactional`: it runs inside the commit, so it is a plain function without a timeout"
+        raise UsageError(message, hint="def, not async def; it has 2 seconds")
+    return Definition(
+        label, function, kind, policy, seconds_of(timeout, f"timeout of {label}"), verify, is_async, _takes_context(function)
+    )
+
+
+def _safety(safety: Safety | str, verify: Callable[..., Any] | None) -> Safety:
+    if verify is not None:
+        return Safety.VERIFY
+    try:
+        kind = Safety(safety)
+    except ValueError:
+        message = f"no safety is named {safety!r}"
+        raise UsageError(message, hint=f"one of: {', '.join(Safety)}") from None
+    if kind is Safety.VERIFY:
+        message = 'safety="verify" needs verify=f, a function that looks whether it happened'
+        raise UsageError(message)
+    return kind
+
+
+def _takes_context(function: Callable[..., Any]) -> bool:
+    """Whether the first parameter is the effect's context: annotated as EffectContext, or named `ctx`."""
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):  # some builtins have no signature
+        return False
+    if not parameters:
+        return False
+    first = parameters[0]
+    return first.annotation in {EffectContext, "EffectContext"} or first.name == "ctx"
+
+
+def mark(function: F, definition: Definition) -> F:
+    """Remember the definition on the function, which itself stays as it was written."""
+    setattr(function, _MARK, definition)
+    return function
+
+
+def definition_of(function: Callable[..., Any], *, effect: bool, safety: Safety | str | None) -> Definition:
+    """Return what is declared about a function, or declare it now: a step repeatable, an effect `once`.
+
+    Raises UsageError if an effect is called as a step: it would run again after a crash.
+    """
+    known: Definition | None = getattr(function, _MARK, None)
+    if safety is not None:
+        return define(function, safety=safety, name=known.name if known else "")
+    if known is None:
+        return define(function, safety=Safety.ONCE if effect else Safety.REPEATABLE)
+    if not effect and not known.is_step:
+        message = f"{known.name} is an effect ({known.safety}) and was called as a step"
+        raise UsageError(message, hint=f"await ctx.effect({known.name}, ...)")
+    return known
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a `verify` function says about an effect whose outcome was not recorded."""
+
+    done: bool
+    certain: bool = True
+    result: Any = None
+
+
+def done(result: object = None) -> Answer:
+    """Say that the effect happened, with its result."""
+    return Answer(done=True, result=result)
+
+
+NOT_DONE = Answer(done=False)
+"""It certainly did not happen: it may be done now."""
+CANNOT_TELL = Answer(done=False, certain=False)
+"""Nobody can tell from here: a person is asked."""

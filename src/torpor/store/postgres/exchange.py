@@ -1,0 +1,186 @@
+"""One transaction's talk with the server, in as few round trips as its answers allow.
+
+What needs no answer waits for the next thing that does, or for the commit, and travels with it in a pipeline; BEGIN
+travels with the first statement. So a lone statement that is a transaction by itself (`alone`) is one round trip, a
+commit of many parts is two: the one that says who passed the fence, and the rest together with COMMIT.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import psycopg
+
+from torpor.store.postgres.connect import RETRYABLE, Connection, Place, connect, translate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    Params: TypeAlias = Mapping[str, Any]
+    Statement: TypeAlias = tuple[str, Params | None]
+
+BEGIN = "BEGIN"
+BEGIN_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+
+
+class Seat:
+    """A connection and the process it was opened in. It is used by one thread at a time, `lock` is for those who share it.
+
+    `stale` says that it must not be used for another transaction.
+    """
+
+    def __init__(self, place: Place) -> None:
+        """Connect. Raises StoreUnavailable."""
+        self.place = place
+        self.pid = os.getpid()
+        self.lock = threading.Lock()
+        self.stale = False
+        self.connection: Connection = connect(place)
+
+    @property
+    def usable(self) -> bool:
+        """Whether it may still be used: not broken, and not a copy that shares its socket with another process."""
+        return not self.stale and self.pid == os.getpid() and not self.connection.closed
+
+    def ask(self, statement: str, **params: Any) -> list[tuple[Any, ...]]:
+        """Run one statement outside any transaction and return its rows. Raises torpor's own errors."""
+        with self._translated():
+            cursor = self.connection.cursor(binary=True)
+            cursor.execute(statement, params)
+            return cursor.fetchall() if cursor.description is not None else []
+
+    def run(self, statements: str) -> None:
+        """Run statements that take no values and return nothing; several are one transaction. Raises torpor's errors."""
+        with self._translated():
+            self.connection.execute(statements, prepare=False)
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except psycopg.Error as error:
+            meaning = translate(error, self.place.words, answer_lost=self.connection.closed)
+            if meaning is None:
+                raise
+            raise meaning from error
+
+    def close(self) -> None:
+        """Close the connection; a copy of the process must not say goodbye on a shared socket."""
+        if self.pid == os.getpid():
+            self.connection.close()
+
+
+class Exchange:
+    """The statements of one transaction."""
+
+    def __init__(self, seat: Seat, *, begin: str = BEGIN) -> None:
+        """Send nothing yet."""
+        self._seat = seat
+        self._begin = begin
+        self._waiting: list[Statement] = []
+        self._open = False
+        self._commits = False
+        self._alone = False
+        self.committed_alone = False
+
+    def alone(self) -> None:
+        """Let the next `ask` be committed at once, together with what was told so far, if nothing was sent yet."""
+        self._alone = not self._open
+
+    def tell(self, statement: str, params: Params) -> None:
+        """Send a statement some time before the commit. Its result is not looked at."""
+        self._waiting.append((statement, params))
+
+    def ask(self, statement: str, params: Params) -> list[tuple[Any, ...]]:
+        """Send a statement now, with whatever waits, and return its rows."""
+        alone, self._alone = self._alone, False
+        before = list(self._waiting)
+        after: list[Statement] = []
+        if alone and before:
+            before.insert(0, (self._begin, None))
+            after = [("COMMIT", None)]
+        elif not alone and not self._open:
+            before.insert(0, (self._begin, None))
+        self._commits = alone
+        with self._translated():
+            rows = self._send(before, (statement, params), after)
+        self._waiting.clear()
+        self._open, self._commits = not alone, False
+        self.committed_alone |= alone
+        return rows
+
+    def _send(
+        self,
+        before: list[Statement],
+        asked: Statement,
+        after: list[Statement],
+    ) -> list[tuple[Any, ...]]:
+        connection = self._seat.connection
+        cursor = connection.cursor(binary=True)
+        if before or after:
+            with connection.pipeline():
+                for statement, params in before:
+                    connection.execute(statement, params)
+                cursor.execute(*asked)
+                for statement, params in after:
+                    connection.execute(statement, params)
+        else:
+            cursor.execute(*asked)
+        return cursor.fetchall()
+
+    def begun(self) -> Connection:
+        """Make sure that the transaction is open and everything told was sent; return the connection."""
+        with self._translated():
+            first = [] if self._open else [(self._begin, None)]
+            self._flush([*first, *self._waiting])
+        self._open = True
+        self._waiting.clear()
+        return self._seat.connection
+
+    def _flush(self, statements: list[Statement]) -> None:
+        connection = self._seat.connection
+        if len(statements) == 1:
+            connection.execute(*statements[0])
+        elif statements:
+            with connection.pipeline():
+                for statement, params in statements:
+                    connection.execute(statement, params)
+
+    def commit(self) -> None:
+        """Send what waits, and COMMIT."""
+        if not self._open and not self._waiting:
+            return
+        self._commits = True
+        statements = list(self._waiting)
+        if not self._open and len(statements) > 1:
+            statements.insert(0, (self._begin, None))
+        if self._open or len(statements) > 1:
+            statements.append(("COMMIT", None))
+        with self._translated():
+            self._flush(statements)
+        self._open = self._commits = False
+        self._waiting.clear()
+
+    def rollback(self) -> None:
+        """Give up; never raises. A connection that cannot roll back is closed."""
+        try:
+            if not self._seat.connection.closed:
+                self._seat.connection.rollback()
+        except psycopg.Error:
+            self._seat.connection.close()
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except RETRYABLE:
+            raise  # the transaction is run again
+        except psycopg.Error as error:
+            lost = self._commits and self._seat.connection.closed
+            meaning = translate(error, self._seat.place.words, answer_lost=lost)
+            if meaning is None:
+                raise
+            raise meaning from error

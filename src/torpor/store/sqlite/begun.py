@@ -1,0 +1,44 @@
+"""What all verbs of a transaction on SQLite share: the connection, the moment, the hints."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Callable, Sequence
+
+
+class Begun:
+    """A transaction that has begun. `hints` is filled here and sent by the store after the commit."""
+
+    def __init__(self, db: sqlite3.Connection, clock: Callable[[], int]) -> None:
+        """Begin to speak to an open transaction."""
+        self._db = db
+        self._clock = clock
+        self._now: int | None = None
+        self.hints: list[str] = []
+
+    def now(self) -> int:
+        """Return the host's clock, read once: on SQLite it is the database's."""
+        if self._now is None:
+            self._now = self._clock()
+        return self._now
+
+    def alone(self) -> None:
+        """Change nothing: a commit here is no round trip."""
+
+    def hint(self, topic: str) -> None:
+        """Remember a hint for after the commit."""
+        if topic not in self.hints:
+            self.hints.append(topic)
+
+    def connection(self) -> sqlite3.Connection:
+        """Return the connection of this transaction."""
+        return self._db
+
+    def _many(self, statement: str, ids: Sequence[int], rest: str = "") -> list[Any]:
+        return self._db.execute(
+            f"{statement} (SELECT value FROM json_each(?)) {rest}", (json.dumps(list(ids)),)
+        ).fetchall()

@@ -1,0 +1,134 @@
+"""Verbs on SQLite: programs, tenants, runs, the hot path."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from torpor.core.run import Flag, State
+from torpor.store import texts
+from torpor.store.rows import ProgramRow
+from torpor.store.sqlite import hot
+from torpor.store.sqlite.begun import Begun
+from torpor.store.sqlite.hot import RUN_COLUMNS, run_row
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torpor.store.rows import Append, Claim, Claimed, Leave, NewRun, RunChange, RunFilter, RunRow
+
+_CHANGE = """UPDATE runs SET state = coalesce(?, state), due_at = CASE WHEN ? IS NULL THEN due_at ELSE ? END,
+    head = coalesce(?, head), program = coalesce(?, program), flags = coalesce(?, flags), inbox = inbox + ?,
+    takeovers = takeovers + ?, stalls = coalesce(?, stalls) WHERE id = ?"""
+
+
+class RunVerbs(Begun):
+    """Programs, tenants, runs, and how a run is taken, moved on and put away."""
+
+    def intern_programs(self, programs: Sequence[tuple[str, int, str]]) -> list[int]:
+        """Return the numbers of programs, writing new ones."""
+        texts.check((text for name, _, source in programs for text in (name, source)), "a program's name or source")
+        self._db.executemany(
+            "INSERT INTO programs (name, version, source) VALUES (?, ?, ?)"
+            " ON CONFLICT (name, version) DO UPDATE SET source = excluded.source WHERE source <> excluded.source",
+            programs,
+        )
+        known = {(row.name, row.version): row.id for row in self.programs()}
+        return [known[name, version] for name, version, _ in programs]
+
+    def programs(self) -> list[ProgramRow]:
+        """Return all programs."""
+        return [
+            ProgramRow(*row) for row in self._db.execute("SELECT id, name, version, source FROM programs ORDER BY id")
+        ]
+
+    def intern_tenants(self, names: Sequence[str]) -> list[int]:
+        """Return the numbers of tenants, writing new ones."""
+        texts.check(names, "a tenant's name")
+        self._db.executemany(
+            "INSERT INTO tenants (name) VALUES (?) ON CONFLICT DO NOTHING", [(name,) for name in names]
+        )
+        return [self._db.execute("SELECT id FROM tenants WHERE name = ?", (name,)).fetchone()[0] for name in names]
+
+    def insert_runs(self, runs: Sequence[NewRun]) -> list[int]:
+        """Insert runs and their first states."""
+        now, ids = self.now(), []
+        for run in runs:
+            state = State.READY if run.due_at is None else State.WAITING
+            due_at = now if run.due_at is None else run.due_at
+            values = (now, due_at, run.parent, run.tenant, run.program, state, run.priority)
+            cursor = self._db.execute(
+                "INSERT INTO runs (created_at, due_at, parent, tenant, program, state, prio) VALUES (?, ?, ?, ?, ?, ?, ?)",
+                values,
+            )
+            ids.append(cursor.lastrowid or 0)
+        self._db.executemany(
+            "INSERT INTO states (run_id, seq, at, turn, body) VALUES (?, 0, ?, 1, ?)",
+            [(run_id, now, run.body) for run_id, run in zip(ids, runs, strict=True)],
+        )
+        return ids
+
+    def claim_keys(self, keys: Sequence[tuple[bytes, int]]) -> dict[bytes, int]:
+        """Bind keys that are free; return what each is bound to."""
+        self._db.executemany("INSERT INTO run_keys (digest, run_id) VALUES (?, ?) ON CONFLICT DO NOTHING", keys)
+        return {
+            digest: self._db.execute("SELECT run_id FROM run_keys WHERE digest = ?", (digest,)).fetchone()[0]
+            for digest, _ in keys
+        }
+
+    def drop_runs(self, ids: Sequence[int]) -> None:
+        """Remove runs that lost their key."""
+        for table, column in (("runs", "id"), ("states", "run_id"), ("blob_runs", "run_id")):
+            self._db.executemany(f"DELETE FROM {table} WHERE {column} = ?", [(run_id,) for run_id in ids])
+
+    def get_runs(self, ids: Sequence[int], *, lock: bool = False, skip_locked: bool = False) -> dict[int, RunRow]:
+        """Return runs; the one writer of SQLite needs no row locks."""
+        del lock, skip_locked
+        rows = self._many(f"SELECT {RUN_COLUMNS} FROM runs WHERE id IN", ids)
+        return {row[0]: run_row(row) for row in rows}
+
+    def list_runs(self, wanted: RunFilter) -> list[RunRow]:
+        """Return runs for people, newest first."""
+        states = json.dumps(
+            [int(state) for state in wanted.states] if wanted.states is not None else [1, 2, 3, 4, 5, 6]
+        )
+        programs = None if wanted.programs is None else json.dumps(wanted.programs)
+        rows = self._db.execute(
+            f"SELECT {RUN_COLUMNS} FROM runs WHERE state IN (SELECT value FROM json_each(?1)) AND (?2 IS NULL OR id < ?2)"
+            " AND (?3 IS NULL OR program IN (SELECT value FROM json_each(?3))) ORDER BY id DESC LIMIT ?4",
+            (states, wanted.before, programs, wanted.limit),
+        )
+        return [run_row(row) for row in rows]
+
+    def count_runs(self, states: Sequence[State], *, most: int) -> dict[State, int]:
+        """Count runs by state, capped."""
+        count = (
+            "SELECT count(*) FROM (SELECT 1 FROM runs WHERE state = {} LIMIT ?)"  # the number inside: partial indexes
+        )
+        return {state: self._db.execute(count.format(int(state)), (most,)).fetchone()[0] for state in states}
+
+    def change_runs(self, changes: Sequence[RunChange]) -> None:
+        """Apply changes."""
+        self._db.executemany(
+            _CHANGE,
+            [
+                (c.state, c.due_at, c.due_at, c.head, c.program, c.flags, c.inbox, c.takeovers, c.stalls, c.id)
+                for c in changes
+            ],
+        )
+
+    def claim(self, wanted: Claim) -> list[Claimed]:
+        """Make ready runs running."""
+        return hot.claim(self._db, wanted, self.now())
+
+    def append(self, rows: Sequence[Append], *, lease_micros: int) -> dict[int, Flag]:
+        """Append under the fence."""
+        return hot.append(self._db, rows, self.now(), lease_micros)
+
+    def leave(self, rows: Sequence[Leave]) -> dict[int, State]:
+        """Append under the fence and end the stretch."""
+        return hot.leave(self._db, rows, self.now())
+
+    def fence_order(self, leaving: Sequence[int], going: Sequence[int]) -> None:
+        """Lock nothing: the one writer of SQLite needs no row locks."""
+        del leaving, going

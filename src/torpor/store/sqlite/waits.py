@@ -1,0 +1,105 @@
+"""Verbs on SQLite: waits, signals, the outbox."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from torpor.core.run import State
+from torpor.core.wait import Signal
+from torpor.store import texts
+from torpor.store.rows import Kept, MessageRow
+from torpor.store.sqlite.begun import Begun
+from torpor.store.sqlite.hot import WAIT_COLUMNS, wait_row
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torpor.store.rows import NewSignal, WaitRow
+
+
+class WaitVerbs(Begun):
+    """Waits, signals, messages."""
+
+    def put_waits(self, waits: Sequence[WaitRow]) -> None:
+        """Write waits into their slots."""
+        self._db.executemany(
+            f"INSERT OR REPLACE INTO waits ({WAIT_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            [(*row[:6], texts.title(row.title), row.answer, int(row.over)) for row in waits],
+        )
+
+    def end_waits(self, slots: Sequence[tuple[int, int]]) -> None:
+        """Mark slots as over."""
+        self._db.executemany("UPDATE waits SET over = 1 WHERE run_id = ? AND slot = ?", slots)
+
+    def take_signals(self, signals: Sequence[tuple[int, int]]) -> None:
+        """Consume signals."""
+        self._db.executemany("DELETE FROM inbox WHERE run_id = ? AND seq = ? AND key IS NULL", signals)
+        self._db.executemany("UPDATE inbox SET body = NULL WHERE run_id = ? AND seq = ?", signals)
+
+    def waits(self, ids: Sequence[int], *, over: bool = False) -> list[WaitRow]:
+        """Return the waits of runs."""
+        rest = "ORDER BY run_id, seq, slot" if over else "AND over = 0 ORDER BY run_id, seq, slot"
+        return [wait_row(row) for row in self._many(f"SELECT {WAIT_COLUMNS} FROM waits WHERE run_id IN", ids, rest)]
+
+    def people_waits(self, *, limit: int) -> list[WaitRow]:
+        """Return open waits for people."""
+        rows = self._db.execute(
+            f"SELECT {WAIT_COLUMNS} FROM waits WHERE over = 0 AND answered_at IS NULL AND kind IN (3, 4)"
+            " ORDER BY seq, run_id LIMIT ?",
+            (limit,),
+        )
+        return [wait_row(row) for row in rows]
+
+    def answer_wait(self, run: int, slot: int, seq: int, answer: bytes) -> bool:
+        """Write a decision unless there is one."""
+        cursor = self._db.execute(
+            "UPDATE waits SET answered_at = ?, answer = ? WHERE run_id = ? AND slot = ? AND seq = ?"
+            " AND answered_at IS NULL AND over = 0",
+            (self.now(), answer, run, slot, seq),
+        )
+        return cursor.rowcount == 1
+
+    def add_signals(self, signals: Sequence[NewSignal]) -> list[Kept]:
+        """Keep signals and wake their runs."""
+        texts.check((text for s in signals for text in (s.name, s.key, s.sender)), "a signal's name, key or sender")
+        return [self._add_signal(signal) for signal in signals]
+
+    def _add_signal(self, signal: NewSignal) -> Kept:
+        row = self._db.execute("SELECT inbox, state FROM runs WHERE id = ?", (signal.run_id,)).fetchone()
+        if row is None:
+            return Kept.NO_RUN
+        if State(row[1]).final:
+            return Kept.FINAL
+        cursor = self._db.execute(
+            "INSERT INTO inbox (run_id, seq, at, name, key, sender, body) VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+            (signal.run_id, row[0] + 1, self.now(), signal.name, signal.key, signal.sender, signal.body),
+        )
+        if cursor.rowcount != 1:
+            return Kept.DUPLICATE
+        self._db.execute(
+            "UPDATE runs SET inbox = inbox + 1, due_at = CASE WHEN state = 2 THEN ? ELSE due_at END,"
+            " state = CASE WHEN state = 2 THEN 1 ELSE state END WHERE id = ?",
+            (self.now(), signal.run_id),
+        )
+        return Kept.NEW
+
+    def unread(self, ids: Sequence[int]) -> dict[int, list[Signal]]:
+        """Return unread signals."""
+        found: dict[int, list[Signal]] = {}
+        rows = self._many(
+            "SELECT run_id, seq, at, name, body, sender FROM inbox WHERE body IS NOT NULL AND run_id IN",
+            ids,
+            "ORDER BY seq",
+        )
+        for run_id, *rest in rows:
+            found.setdefault(run_id, []).append(Signal(*rest))
+        return found
+
+    def outbox(self, *, limit: int) -> list[MessageRow]:
+        """Return the oldest messages."""
+        rows = self._db.execute("SELECT id, run_id, target, name, key, body FROM outbox ORDER BY id LIMIT ?", (limit,))
+        return [MessageRow(*row) for row in rows]
+
+    def drop_messages(self, ids: Sequence[int]) -> None:
+        """Remove delivered messages."""
+        self._db.executemany("DELETE FROM outbox WHERE id = ?", [(message,) for message in ids])

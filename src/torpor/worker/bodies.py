@@ -1,0 +1,104 @@
+"""Bodies of entries: values encoded, large ones put aside as blobs, resolved secrets struck out.
+
+Every value a flow receives was decoded from the body that was stored, whether it was computed a moment ago or a year ago
+on another machine: what happens after a crash is what happens every time (G14).
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from torpor.blobs.packing import compress, decompress, digest_of
+from torpor.core.commit import Blob
+from torpor.core.journal import BLOB_BYTES, BLOB_MARK
+from torpor.errors import NotFound, StoreCorrupt
+from torpor.store import values
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+
+@dataclass(slots=True)
+class Secrets:
+    """Resolves secrets by name and remembers their values, to strike them out of whatever is stored (G15)."""
+
+    source: Callable[[str], str | None]
+    _known: dict[bytes, bytes] = field(default_factory=dict)
+
+    def resolve(self, name: str) -> str:
+        """Return a secret. Raises NotFound."""
+        value = self.source(name)
+        if value is None:
+            message = f"there is no secret named {name!r}"
+            raise NotFound(message, hint=f"set TORPOR_SECRET_{name.upper()} for the worker")
+        if len(value) >= 4:  # noqa: PLR2004 - a shorter one would strike out ordinary text
+            raw = value.encode("utf-8", "surrogatepass")
+            self._known[raw] = f"[secret {name}]".encode()
+            inside = values.encode(value)[1:-1]
+            self._known[inside] = self._known[raw]
+        return value
+
+    def strike(self, body: bytes) -> bytes:
+        """Return a body without any resolved secret: exact matches, as written and as JSON writes them."""
+        for secret, mark in self._known.items():
+            if secret in body:
+                body = body.replace(secret, mark)
+        return body
+
+
+class Bodies:
+    """Encodes and decodes for one run, and collects the blobs that its next commit must carry."""
+
+    __slots__ = ("_blobs", "_secrets", "_types", "new")
+
+    def __init__(self, secrets: Secrets, blobs: Mapping[bytes, bytes], types: Callable[[str], type | None] | None = None) -> None:
+        """Begin with the packed blobs that the claim brought along."""
+        self._secrets = secrets
+        self._blobs = dict(blobs)
+        self._types = types
+        self.new: list[Blob] = []
+
+    def encode(self, value: Any, path: str) -> bytes:  # noqa: ANN401 - any storable value
+        """Return a value's body. Raises UnstorableValue."""
+        body = values.encode(value, path=path)
+        if self._secrets._known:  # noqa: SLF001 - one check on the hot path instead of a call
+            body = self._secrets.strike(body)
+        return self._aside(body) if len(body) > BLOB_BYTES else body
+
+    def _aside(self, body: bytes) -> bytes:
+        digest = bytes.fromhex(digest_of(body))
+        if digest not in self._blobs:
+            packed = compress(body)
+            self._blobs[digest] = packed
+            self.new.append(Blob(digest, packed))
+        return BLOB_MARK + digest
+
+    def whole(self, body: bytes) -> bytes:
+        """Return a body with a blob's content in place of its name. Raises StoreCorrupt if the blob is missing."""
+        if body[:1] != BLOB_MARK:
+            return body
+        packed = self._blobs.get(body[1:])
+        if packed is None:
+            message = f"the blob {body[1:].hex()} is missing from the store"
+            raise StoreCorrupt(message, hint="restore it from a backup; the journal still names it")
+        return decompress(packed)
+
+    def decode(self, body: bytes | None, hint: object = None) -> Any:  # noqa: ANN401 - any storable value
+        """Return the value of a body; None for none."""
+        return None if body is None else values.decode(self.whole(body), hint=hint, types=self._types)
+
+    def learn(self, blobs: Mapping[bytes, bytes]) -> None:
+        """Add packed blobs that were read later."""
+        self._blobs.update(blobs)
+
+    def take_new(self) -> list[Blob]:
+        """Return the blobs that were put aside since the last commit."""
+        taken, self.new = self.new, []
+        return taken
+
+
+def spread_of(key: str) -> float:
+    """Return a number in [0, 1) that belongs to a call: retries of many runs spread, a replay agrees."""
+    return random.Random(key).random()  # noqa: S311 - not for secrets

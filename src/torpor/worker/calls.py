@@ -1,0 +1,89 @@
+"""Running an author's function: on the worker's loop if it is async, in a thread if it is not, with its own contextvars.
+
+Whoever calls gets a callback on the loop with the result or the exception; it is never raised here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from concurrent.futures import ThreadPoolExecutor
+
+    from torpor.sdk.steps import Definition, EffectContext
+
+
+
+class Calls:
+    """Runs functions for all executors of a worker."""
+
+    def __init__(self, threads: ThreadPoolExecutor) -> None:
+        """Use a pool for functions that block."""
+        self._threads = threads
+        self.running: set[asyncio.Future[Any]] = set()
+
+    def start(
+        self,
+        definition: Definition,
+        values: dict[str, Any],
+        context: EffectContext | None,
+        done: Callable[[Any, BaseException | None], None],
+    ) -> asyncio.Future[Any]:
+        """Start a call and return what cancels it. `done(result, error)` is called once, from the loop."""
+        args = values["args"] if context is None else (context, *values["args"])
+        more = values.get("more", {})
+        loop = asyncio.get_running_loop()
+        running: asyncio.Future[Any]
+        if definition.is_async:
+            running = loop.create_task(_timed(definition, definition.function, args, more))
+        else:
+            running = loop.create_task(self._in_thread(definition, args, more))
+        self.running.add(running)
+
+        def finished(ended: asyncio.Future[Any]) -> None:
+            self.running.discard(ended)
+            if ended.cancelled():
+                done(None, asyncio.CancelledError())
+            elif (error := ended.exception()) is not None:
+                done(None, error)
+            else:
+                done(ended.result(), None)
+
+        running.add_done_callback(finished)
+        return running
+
+    async def _in_thread(self, definition: Definition, args: tuple[Any, ...], more: dict[str, Any]) -> Any:  # noqa: ANN401
+        import contextvars  # noqa: PLC0415 - small, and only needed once a function blocks
+
+        context = contextvars.copy_context()
+        loop = asyncio.get_running_loop()
+        call = loop.run_in_executor(self._threads, lambda: context.run(definition.function, *args, **more))
+        async with asyncio.timeout(definition.timeout_seconds):
+            result = await call
+        if inspect.isawaitable(result):  # a callable object or a partial whose call is async
+            result = await result
+        return result
+
+
+def _timed(
+    definition: Definition, function: Callable[..., Any], args: tuple[Any, ...], more: dict[str, Any]
+) -> Coroutine[Any, Any, Any]:
+    if definition.timeout_seconds is None:
+        coroutine: Coroutine[Any, Any, Any] = function(*args, **more)
+        return coroutine
+    return _within(definition.timeout_seconds, function, args, more)
+
+
+async def _within(
+    seconds: float, function: Callable[..., Any], args: tuple[Any, ...], more: dict[str, Any]
+) -> Any:  # noqa: ANN401 - whatever the author returns
+    async with asyncio.timeout(seconds):
+        return await function(*args, **more)
+
+
+def described(error: BaseException) -> dict[str, Any]:
+    """Return what is kept of an exception: its class's name and its text, storable whatever it was."""
+    return {"kind": type(error).__name__, "detail": str(error)}

@@ -1,0 +1,162 @@
+"""The committer: commits of different runs that come together share a transaction and an fsync (group commit).
+
+Nothing is added to the wait of a run that is alone: a flush happens at the end of the loop's iteration in which the first
+executor asked for it, and takes whoever asked meanwhile. One batch is under way at a time; while it is, others collect.
+
+An executor builds its proposal at the moment of the flush, so that everything it has gathered by then travels together.
+Replies are delivered from a plain callback, in order, because a flow's own loop must not be driven from inside a task.
+
+If the answer of a batch is lost: new connection, life lock, then find out about each proposal by itself (G3).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Protocol
+
+from torpor.core.lease import Fence, LostAnswer
+from torpor.core.run import Flag, State
+from torpor.engine.commit import Reply, commit, find_out
+from torpor.errors import StoreUnavailable
+from torpor.store.protocol import Lane
+
+if TYPE_CHECKING:
+    from torpor.core.commit import Proposal
+    from torpor.store.protocol import Store
+    from torpor.worker.standing import Standing
+
+log = logging.getLogger("torpor.worker")
+
+BATCH = 1000
+BATCH_CONTENDED = 50
+"""At most so many proposals in one transaction; fewer while other processes wait for their turn to write."""
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
+
+
+class Committing(Protocol):
+    """What the committer needs of an executor."""
+
+    def build(self) -> Proposal | None:
+        """Return what is to be committed now; None if there is nothing any more."""
+
+    def committed(self, proposal: Proposal, reply: Reply) -> None:
+        """Take the reply. Called from a plain callback of the loop."""
+
+    def broken(self, proposal: Proposal, error: Exception) -> None:
+        """Take an error that is this proposal's own fault."""
+
+
+class Committer:
+    """Collects executors that have something to commit."""
+
+    def __init__(self, store: Store, standing: Standing, *, lease_micros: int) -> None:
+        """Commit to a store, while standing."""
+        self._store = store
+        self._standing = standing
+        self._lease_micros = lease_micros
+        self._waiting: list[Committing] = []
+        self._scheduled = False
+        self._sending: asyncio.Task[None] | None = None
+        self.batches = 0
+        self.commits = 0
+
+    def submit(self, executor: Committing) -> None:
+        """Ask for a flush at the end of this iteration of the loop."""
+        self._waiting.append(executor)
+        self._schedule()
+
+    def _schedule(self) -> None:
+        if not self._scheduled and self._sending is None:
+            self._scheduled = True
+            asyncio.get_running_loop().call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._scheduled = False
+        most = BATCH_CONTENDED if getattr(self._store, "contended", False) else BATCH
+        taken, self._waiting = self._waiting[:most], self._waiting[most:]
+        batch = [(executor, proposal) for executor in taken if (proposal := executor.build()) is not None]
+        if batch:
+            self._sending = asyncio.get_running_loop().create_task(self._send(batch))
+            self._sending.add_done_callback(self._sent)
+        elif self._waiting:
+            self._schedule()
+
+    def _sent(self, sending: asyncio.Task[None]) -> None:
+        self._sending = None
+        if not sending.cancelled() and (error := sending.exception()) is not None:
+            log.critical("the committer failed", exc_info=error)
+        if self._waiting:
+            self._schedule()
+
+    async def _send(self, batch: list[tuple[Committing, Proposal]]) -> None:
+        self.batches += 1
+        self.commits += len(batch)
+        if not self._standing.ok() and not await self._standing.restore():
+            self._reply(batch, [_LOST] * len(batch))
+            return
+        proposals = [proposal for _, proposal in batch]
+        try:
+            replies = await self._store.transact(commit, proposals, lane=Lane.COMMIT, lease_micros=self._lease_micros)
+        except StoreUnavailable as error:
+            replies = await self._find_out(proposals, error)
+        except Exception as error:  # noqa: BLE001 - one bad commit must fail alone, whatever is wrong with it
+            await self._one_by_one(batch, error)
+            return
+        self._reply(batch, replies)
+
+    async def _one_by_one(self, batch: list[tuple[Committing, Proposal]], error: Exception) -> None:
+        if len(batch) == 1:
+            executor, proposal = batch[0]
+            asyncio.get_running_loop().call_soon(executor.broken, proposal, error)
+            return
+        for one in batch:
+            await self._send([one])
+
+    async def _find_out(self, proposals: list[Proposal], error: StoreUnavailable) -> list[Reply]:
+        """Wait until the store answers again, then learn what became of each commit, in the fixed order (G3)."""
+        log.warning("the store is unavailable, commits wait: %s", error.message)
+        pause = _FIRST_PAUSE
+        replies: dict[int, Reply] = {}
+        while len(replies) < len(proposals):
+            self._store.recover(Lane.COMMIT)
+            try:
+                await self._store.transact(_touch, lane=Lane.COMMIT)
+                if not await self._standing.prove():
+                    return [replies.get(p.run_id, _LOST) for p in proposals]
+                for proposal in proposals:
+                    if proposal.run_id not in replies:
+                        replies[proposal.run_id] = await self._settle(proposal)
+            except StoreUnavailable:
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, _LONGEST_PAUSE)
+        return [replies[p.run_id] for p in proposals]
+
+    async def _settle(self, proposal: Proposal) -> Reply:
+        verdict, reply = await self._store.transact(find_out, proposal, lane=Lane.COMMIT)
+        if verdict is LostAnswer.SEND_AGAIN:
+            again = await self._store.transact(commit, [proposal], lane=Lane.COMMIT, lease_micros=self._lease_micros)
+            return again[0]
+        return reply if verdict is LostAnswer.HAPPENED else _LOST
+
+    def _reply(self, batch: list[tuple[Committing, Proposal]], replies: list[Reply]) -> None:
+        asyncio.get_running_loop().call_soon(_deliver, batch, replies)
+
+    async def idle(self) -> None:
+        """Return when nothing is under way and nobody waits."""
+        while self._sending is not None or self._waiting:
+            if self._sending is not None:
+                await asyncio.wait([self._sending])
+            await asyncio.sleep(0)
+
+
+_LOST = Reply(0, Flag.NONE, State.RUNNING, Fence.LOST)
+
+
+def _touch(tx: object) -> None:
+    """Open the connection: before the life lock is proven, and before anything is read back."""
+
+
+def _deliver(batch: list[tuple[Committing, Proposal]], replies: list[Reply]) -> None:
+    for (executor, proposal), reply in zip(batch, replies, strict=True):
+        executor.committed(proposal, reply)

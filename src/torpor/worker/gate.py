@@ -1,0 +1,73 @@
+"""The gate: the last check before an effect starts, after its intent is durable (G2, G4, G12).
+
+It asks, in this order: the detectors (was this process frozen, stepped or copied?), the life lock for `once` and `verify`
+by a round trip, and the store: lease, epoch, head and cancel. The store is read last, so that nothing can happen between its
+answer and the start but what the promise excepts. Gates asked together are read together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from torpor.core.effect import Gate as Verdict
+from torpor.core.effect import Safety, gate
+from torpor.engine.effects import look
+from torpor.errors import StoreUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torpor.store.protocol import Store
+    from torpor.worker.executor import Executor
+    from torpor.worker.standing import Standing
+
+_PAUSE = 0.2
+
+
+class Gate:
+    """Collects effects that want to start, and reads the store once for all of them."""
+
+    def __init__(self, store: Store, standing: Standing) -> None:
+        """Guard effects of one worker."""
+        self._store = store
+        self._standing = standing
+        self._asked: list[tuple[Executor, Safety, Callable[[Verdict], None]]] = []
+        self._reading: set[asyncio.Task[None]] = set()
+
+    def ask(self, executor: Executor, safety: Safety, answer: Callable[[Verdict], None]) -> None:
+        """Ask whether an effect of a run may start; `answer` is called from a plain callback."""
+        if not self._asked:
+            executor.worker.loop.call_soon(self._read)
+        self._asked.append((executor, safety, answer))
+
+    def _read(self) -> None:
+        asked, self._asked = self._asked, []
+        reading = asyncio.get_running_loop().create_task(self._decide(asked))
+        self._reading.add(reading)
+        reading.add_done_callback(self._reading.discard)
+
+    async def _decide(self, asked: list[tuple[Executor, Safety, Callable[[Verdict], None]]]) -> None:
+        loop = asyncio.get_running_loop()
+        stands = self._standing.look() or await self._standing.restore()
+        held = stands
+        if stands and any(safety.asks_life_lock for _, safety, _ in asked):
+            held = await self._standing.prove()
+        leases = {}
+        while stands:
+            try:
+                leases = await self._store.transact(look, [executor.run.id for executor, _, _ in asked])
+                break
+            except StoreUnavailable:
+                await asyncio.sleep(_PAUSE)
+                stands = self._standing.look() or await self._standing.restore()
+        for executor, safety, answer in asked:
+            verdict = gate(
+                leases.get(executor.run.id),
+                token=executor.lease.token,
+                epoch=executor.lease.epoch,
+                head=executor.head,
+                same_incarnation=stands and self._standing.look(),
+                life_lock_held=held or not safety.asks_life_lock,
+            )
+            loop.call_soon(answer, verdict)

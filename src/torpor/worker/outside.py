@@ -1,0 +1,168 @@
+"""What an executor needs that takes its time: reading rows, asking `verify`, effects inside a commit, settling late."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from typing import TYPE_CHECKING, Any
+
+from torpor.core.lease import Proof
+from torpor.engine import effects
+from torpor.errors import NotDone, StoreError, StoreUnavailable
+from torpor.sdk.steps import CANNOT_TELL, NOT_DONE, Answer, done
+from torpor.store import values
+from torpor.store.protocol import Lane
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from torpor.core.journal import Stored
+    from torpor.store.rows import WorkerRow
+    from torpor.worker.executor import Executor
+    from torpor.worker.progress import Call
+    from torpor.worker.worker import Worker
+
+_PAUSE = 0.2
+
+
+class Outside:
+    """Runs such things beside the executors of one worker."""
+
+    def __init__(self, worker: Worker) -> None:
+        """Serve one worker."""
+        self._worker = worker
+        self._store = worker.store
+        self._going: set[asyncio.Task[None]] = set()
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do something beside the executors; an error in it is logged."""
+        going = self._worker.loop.create_task(work)
+        self._going.add(going)
+        going.add_done_callback(self._ended)
+
+    def _ended(self, going: asyncio.Task[None]) -> None:
+        self._going.discard(going)
+        if not going.cancelled() and (error := going.exception()) is not None:
+            self._worker.log.error("something beside the executors failed", error=repr(error), exc_info=error)
+
+    # rows
+
+    def read_rows(
+        self, executor: Executor, field: str, first: int, most: int, here: Callable[[list[bytes] | Exception], None]
+    ) -> None:
+        """Read rows; `here` gets them or the error, from a plain callback of the loop."""
+        self.spawn(self._read_rows(executor, field, first, most, here))
+
+    async def _read_rows(
+        self, executor: Executor, field: str, first: int, most: int, here: Callable[[list[bytes] | Exception], None]
+    ) -> None:
+        found: list[bytes] | Exception
+        try:
+            found, blobs = await self._store.transact(_rows, executor.run.id, field, first, most)
+            executor.bodies.learn(blobs)
+        except StoreError as error:
+            found = error
+        self._worker.loop.call_soon(here, found)
+
+    # verify
+
+    async def ask_verify(self, executor: Executor, call: Call, intent: Stored) -> None:
+        """Ask `verify`, but only when the worker that wrote the intent is truly gone: else it may be about to start."""
+        definition = call.request.definition
+        body = executor.bodies.decode(intent.body)
+        answer, why = CANNOT_TELL, "the worker that began it may still be alive, so looking proves nothing"
+        if await self._gone(int(body.get("worker", 0))) and definition is not None and definition.verify is not None:
+            context = executor.progress.context(call)
+            try:
+                said = await self._call(definition.verify, context.key, *call.request.values["args"])
+                answer, why = _answer(said), "its verify function cannot tell"
+            except Exception as error:  # noqa: BLE001 - whatever the author's function raises, nobody knows now
+                why = f"its verify function raised {type(error).__name__}: {error}"
+        self._worker.loop.call_soon(executor.progress.verified, call, answer, why)
+
+    async def _call(self, function: Callable[..., Any], *args: Any) -> Any:  # noqa: ANN401 - the author's function
+        if inspect.iscoroutinefunction(function):
+            return await function(*args)
+        return await asyncio.to_thread(function, *args)
+
+    async def _gone(self, worker: int) -> bool:
+        """Whether the worker that wrote an intent is proven gone, or has no lease and no row any more."""
+        if worker == self._worker.number:
+            return True  # it is this process, and this executor is the only one of the run here
+        rows: list[WorkerRow] | None = None
+        while rows is None:
+            try:
+                rows = await self._store.transact(lambda tx: tx.workers())
+            except StoreUnavailable:
+                await asyncio.sleep(_PAUSE)
+        row = next((row for row in rows if row.id == worker), None)
+        return row is None or await asyncio.to_thread(self._store.prove_death, row) is Proof.PROCESS_GONE
+
+    # inside the commit
+
+    async def transactional(self, executor: Executor, call: Call) -> None:
+        """Run the effect in the transaction that records it, never in a shared batch (G6)."""
+        while executor.in_flight and not executor.ended:
+            await asyncio.sleep(0)
+        if executor.ended or not (self._worker.standing.ok() or await self._worker.standing.restore()):
+            return
+        proposal = executor.build(alone=True)
+        if proposal is None:
+            return
+        definition, request = call.request.definition, call.request
+
+        def effect(connection: Any) -> bytes:  # noqa: ANN401 - the database's own
+            if definition is None:
+                return b""
+            arguments = request.values["args"]
+            given = (executor.progress.context(call), *arguments) if definition.takes_context else arguments
+            result = definition.function(connection, *given, **request.values.get("more", {}))
+            return executor.bodies.encode(result, f"the result of {request.name}")
+
+        try:
+            reply = await self._store.transact(effects.commit_with, proposal, request.key, effect, lane=Lane.COMMIT)
+        except StoreUnavailable:
+            self._worker.loop.call_soon(executor.lost, "the store was lost inside a transactional effect")
+        except Exception as error:  # noqa: BLE001 - the author's, rolled back with everything
+            self._worker.loop.call_soon(self._raised, executor, call, error)
+        else:
+            self._worker.loop.call_soon(executor.committed, proposal, reply)
+
+    def _raised(self, executor: Executor, call: Call, error: Exception) -> None:
+        if not executor.ended:
+            executor.take_back()
+            executor.progress.failed(call, error)
+            executor.go_on()
+
+    # late
+
+    async def settle_late(self, executor: Executor, call: Call, result: Any, error: BaseException | None) -> None:  # noqa: ANN401
+        """Tell what became of an effect whose lease was lost while it acted: it answers the question it left (G18)."""
+        by = f"worker {self._worker.name}, late"
+        if error is None:
+            answer = {"happened": result, "by": by}
+        elif isinstance(error, NotDone):
+            answer = {"again": True, "by": by, "note": str(error)}
+        else:
+            return
+        try:
+            body = values.encode(answer, path=f"the result of {call.request.name}")
+            settled = await self._store.transact(effects.settle_late, executor.run.id, call.intent_seq, body)
+        except StoreError as trouble:
+            self._worker.log.warning("an effect that ended late could not be settled", run=executor.name, error=str(trouble))
+        else:
+            self._worker.log.info("an effect ended late", run=executor.name, effect=call.request.name, settled=settled)
+
+
+def _rows(tx: Any, run_id: int, field: str, first: int, most: int) -> tuple[list[bytes], dict[bytes, bytes]]:  # noqa: ANN401 - Tx
+    rows = tx.get_rows(run_id, field, after=first, limit=most)
+    named = sorted({body[1:] for body in rows if body[:1] == b"\x00"})
+    return rows, tx.get_blobs(named) if named else {}
+
+
+def _answer(said: Any) -> Answer:  # noqa: ANN401 - what the author's function returns
+    if isinstance(said, Answer):
+        return said
+    if said is True:
+        return done()
+    return NOT_DONE if said is False else CANNOT_TELL

@@ -1,0 +1,216 @@
+"""One turn of one run: the body on its own loop, the journal answering it, and what it still waits for.
+
+The order of everything the body meets is the journal's. Replay hands it the recorded results one at a time; afterwards
+every new result is handed over in the order in which its entry was committed. Calls that the journal cannot answer are
+held until replay is through, so nothing starts before a divergence is found.
+
+Reads of `Rows` are the exception: what they return cannot change, so they are not journaled. While one is under way
+nothing else is handed over, which gives it a fixed place in the order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from torpor.clock import as_datetime
+from torpor.core.journal import Entry, Kind, Stored
+from torpor.core.replay import Call, CallKind, Record, Replay, shown
+from torpor.errors import Diverged, StepFailed
+from torpor.sdk.flow import begin, rows_of
+from torpor.sdk.loop import FlowLoop
+from torpor.sdk.port import Request
+from torpor.sdk.rows import attach
+from torpor.store import values
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from torpor.sdk.app import Flow
+    from torpor.worker.executor import Executor
+
+
+class Turn:
+    """The port that one turn's `Context` talks to."""
+
+    def __init__(self, executor: Executor, flow: Flow, number: int, at: int, state: Any, entries: Sequence[Stored]) -> None:  # noqa: ANN401, PLR0913 - any state
+        """Prepare the body at the checkpoint's time; nothing runs before `advance`."""
+        self._executor = executor
+        self._bodies = executor.bodies
+        self.run_id = executor.name
+        self.turn = number
+        self.loop = FlowLoop(now=at)
+        self.replaying = True
+        self.open: dict[str, Request] = {}
+        """Calls that were made and not resolved, by key, in the order they were made."""
+        self.records: dict[str, Record] = {}
+        self.notes: list[Entry] = []
+        """Values drawn since the last commit."""
+        self.diverged: Diverged | None = None
+        self._replay = Replay(entries)
+        self._timers = 0
+        self._reads = 0
+        for field, rows in rows_of(state):
+            attach(rows, field, self._reader(field))
+        self.main = begin(flow, self, state)
+
+    # what the context asks (sdk.port.Port)
+
+    def ask(self, request: Request) -> None:
+        """Take a call: know its key, and begin it unless the journal is still answering."""
+        digest = values.digest(request.values, path=f"the arguments of {request.name}") if _has_content(request) else b""
+        asked = self._replay.ask(Call(request.kind, request.name, digest, request.step_id))
+        request.key = asked.key
+        self.open[asked.key] = request
+        if asked.record is not None:
+            self.records[asked.key] = asked.record
+        if asked.diverged_from is not None and self.diverged is None:
+            self.diverged = self._divergence(asked.diverged_from, asked=shown(asked.key))
+        if not self.replaying and self.diverged is None:
+            self._executor.begin(request, asked.record)
+
+    def withdraw(self, request: Request) -> None:
+        """Forget a call the code no longer waits for; what was recorded of it is skipped."""
+        if not self.replaying and self.open.pop(request.key, None) is not None:
+            self._executor.withdrawn(request)
+
+    def value(self, name: str, draw: Callable[[], Any]) -> Any:  # noqa: ANN401 - any storable value
+        """Return a recorded value, or draw one and record it with the next commit."""
+        asked = self._replay.ask(Call(CallKind.VALUE, name))
+        if asked.record is not None and asked.record.notes:
+            return self._bodies.decode(asked.record.notes[0].body)
+        body = self._bodies.encode(draw(), f"ctx.{name}()")
+        self.notes.append(Entry(Kind.NOTE, asked.key, body))
+        return self._bodies.decode(body)
+
+    def now(self) -> int:
+        """Return the store's time as the worker knows it."""
+        return self._executor.now()
+
+    def fetch(self, field: str, first: int, most: int) -> asyncio.Future[list[Any]]:
+        """Read rows; nothing else is handed over until they are here."""
+        future: asyncio.Future[list[Any]] = self.loop.future()
+        self._reads += 1
+
+        def here(rows: list[bytes] | Exception) -> None:
+            self._reads -= 1
+            if not future.done():
+                if isinstance(rows, Exception):
+                    future.set_exception(rows)
+                else:
+                    future.set_result([self._bodies.decode(body) for body in rows])
+            self._executor.go_on()
+
+        self._executor.read_rows(field, first, most, here)
+        return future
+
+    def _reader(self, _field: str) -> Callable[[str, int, int], asyncio.Future[list[Any]]]:
+        return self.fetch
+
+    def secret(self, name: str) -> str:
+        """Resolve a secret."""
+        return self._executor.secret(name)
+
+    def log(self, level: str, event: str, fields: dict[str, Any]) -> None:
+        """Write a line unless it was written before."""
+        if not self.replaying:
+            self._executor.log_line(level, event, fields)
+
+    # what the executor asks
+
+    @property
+    def reading(self) -> bool:
+        """Whether rows are being read."""
+        return self._reads > 0
+
+    def advance(self) -> None:
+        """Let the body run until it is idle, and while the journal has answers, give them one at a time."""
+        while True:
+            self.loop.pump()
+            self._take_timers()
+            if self.reading or not self.replaying:
+                return
+            record = self._replay.next()
+            if record is None or record.resolved is None:
+                break
+            self.hand_over(record.resolved)
+        left = self._replay.left_behind()
+        if left is not None and self.diverged is None:
+            self.diverged = self._divergence(left, asked=self._asked_instead())
+        if self.diverged is not None:
+            return
+        self.replaying = False
+        for request in list(self.open.values()):
+            if not request.withdrawn:
+                self._executor.begin(request, self.records.get(request.key))
+        withdrawn = [request for request in self.open.values() if request.withdrawn]
+        for request in withdrawn:
+            del self.open[request.key]
+            self._executor.withdrawn(request)
+
+    def _take_timers(self) -> None:
+        """Give each new timer of the body's loop a key, as any other call."""
+        for timer in self.loop.timers:
+            if timer.number > self._timers:
+                self._timers = timer.number
+                self.ask(Request(CallKind.TIMER, "", {}, self.loop.future(), timer=timer))
+        for key, request in list(self.open.items()):
+            if request.timer is not None and request.timer.cancelled:
+                request.withdrawn = True
+                if not self.replaying:
+                    del self.open[key]
+                    self._executor.withdrawn(request)
+
+    def hand_over(self, stored: Stored) -> None:
+        """Give the body what resolved one of its calls; loop time moves to the entry's."""
+        self.loop.advance(stored.at)
+        request = self.open.pop(stored.key or "", None)
+        if request is None:
+            return
+        if request.timer is not None:
+            if not request.timer.cancelled:
+                self.loop.fire(request.timer)
+            return
+        if request.future.done():
+            return
+        try:
+            self._settle(request, stored)
+        except Exception as error:  # noqa: BLE001 - a stored value that cannot be read is the code's to see
+            request.future.set_exception(error)
+
+    def _settle(self, request: Request, stored: Stored) -> None:
+        value = self._bodies.decode(stored.body)
+        if stored.kind is Kind.FAILURE:
+            request.future.set_exception(failure_of(request.name, value))
+        elif request.kind is CallKind.APPROVAL:
+            value["at"] = as_datetime(value["at"]) if value.get("at") is not None else None
+            request.future.set_result(value)
+        else:
+            request.future.set_result(value)
+
+    def _divergence(self, record: Record, *, asked: str) -> Diverged:
+        recorded = shown(record.key)
+        message = f"turn {self.turn} recorded {recorded}, and the code {'asks for ' + asked if asked else 'does not ask for it'}"
+        return Diverged(message, recorded=recorded, asked=asked, hint="deploy the code that recorded it, then answer --again")
+
+    def _asked_instead(self) -> str:
+        return ", ".join(shown(key) for key in self.open if key not in self.records)
+
+    def close(self) -> list[str]:
+        """Close the body; return what went wrong in it."""
+        return self.loop.close_body()
+
+
+def _has_content(request: Request) -> bool:
+    return bool(request.values) and request.values != _NO_ARGUMENTS
+
+
+_NO_ARGUMENTS = {"args": ()}
+
+
+def failure_of(name: str, recorded: dict[str, Any]) -> StepFailed:
+    """Return the error a flow sees for a failed step: the same live and in replay."""
+    kind, detail = str(recorded.get("kind", "")), str(recorded.get("detail", ""))
+    attempts = int(recorded.get("attempts", 1))
+    times = f" after {attempts} attempts" if attempts > 1 else ""
+    return StepFailed(f"{name} failed{times}: {kind}: {detail}", kind=kind, detail=detail)

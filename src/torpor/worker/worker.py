@@ -1,0 +1,386 @@
+"""A worker: claims ready runs, drives each in an executor, and lets go of them when it must.
+
+It is temporary by design. It can be killed at any moment and loses nothing; asked to drain (SIGTERM) it takes no more,
+lets effects that act end, and gives its leases back so that others go on at once.
+
+Three clocks of its own: hints wake the claim loop, a poll of one second is the truth behind them, and every second the
+worker compares its clocks (`rouse`): after a gap nothing is done before every lease was checked again (`standing`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import secrets as entropy
+import traceback
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+from torpor import clock, rouse
+from torpor.core.lease import LEASE_SECONDS, Proof, stranger_wrote
+from torpor.core.run import State
+from torpor.engine import leases, runs
+from torpor.errors import StoreError, StoreUnavailable
+from torpor.store.life import host_identity
+from torpor.store.rows import NewWorker
+from torpor.worker.bodies import Secrets
+from torpor.worker.calls import Calls
+from torpor.worker.committer import Committer
+from torpor.worker.executor import Executor
+from torpor.worker.gate import Gate
+from torpor.worker.lines import logger
+from torpor.worker.outside import Outside
+from torpor.worker.renewals import Held, Renewals
+from torpor.worker.standing import Standing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from torpor.core.commit import Proposal
+    from torpor.core.lease import Lease
+    from torpor.errors import LeaseLost
+    from torpor.sdk.app import Flow
+    from torpor.store.protocol import LifeLock, Listener, Store, Tx
+    from torpor.store.rows import WorkerRow
+
+TICK_SECONDS = 1.0
+CLAIM_AT_ONCE = 200
+CONCURRENCY = 500
+THREADS = 32
+DRAIN_SECONDS = 30.0
+
+
+class Worker:
+    """One worker on one store. `await worker.run()` works until `stop()` or, with `until_idle`, until nothing is left."""
+
+    def __init__(  # noqa: PLR0913 - what a worker can be told
+        self,
+        store: Store,
+        flows: Mapping[str, Flow],
+        *,
+        name: str = "",
+        concurrency: int = CONCURRENCY,
+        lease_seconds: float = LEASE_SECONDS,
+        threads: int = THREADS,
+        drain_seconds: float = DRAIN_SECONDS,
+        until_idle: bool = False,
+        secret: Callable[[str], str | None] = lambda name: os.environ.get(f"TORPOR_SECRET_{name.upper()}"),
+    ) -> None:
+        """Take nothing yet. `concurrency` runs at once; plain functions run in `threads`."""
+        self.store = store
+        self.flows = dict(flows)
+        self.name = name or f"w{entropy.token_hex(2)}"
+        self.number = 0
+        self.concurrency = concurrency
+        self.lease_seconds = lease_seconds
+        self.until_idle = until_idle
+        self.drain_seconds = drain_seconds
+        self.secrets = Secrets(secret)
+        self.log = logger("worker", worker=self.name)
+        self.executors: dict[int, Executor] = {}
+        self.others_wait = False
+        self.on_due: Callable[[int], None] = lambda due_at: None
+        """Told of the due time of each run that is put away: the waker's business."""
+        self.on_event: Callable[[str, Executor, State], None] = lambda event, executor, state: None
+        """Told when a run is taken up, put away or lost: for `torpor dev` and the demo."""
+        self._numbers: dict[int, tuple[Flow, int]] = {}
+        self._wake: asyncio.Event
+        self._stopping = False
+        self._tenant = 0
+        self._time = (0, 0.0)
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="torpor-step")
+        self._news: set[int] = set()
+        self._closing: list[Callable[[], None]] = []
+
+    # a life
+
+    async def run(self) -> None:
+        """Work. Raises what the store says at the start; later troubles of the store are waited out."""
+        self.loop = asyncio.get_running_loop()
+        self._wake = asyncio.Event()
+        await self._begin()
+        ticks = asyncio.create_task(self._tick())
+        try:
+            await self._claim_loop()
+            await self._drain()
+        finally:
+            ticks.cancel()
+            await self._end()
+
+    async def _begin(self) -> None:
+        self.life: LifeLock = await asyncio.to_thread(self.store.life_lock, self.name)
+        self.standing = Standing(self.store, self.life, rouse.Watcher(rouse.Limits(tick_seconds=TICK_SECONDS)))
+        self.standing.recheck = self._recheck
+        micros = clock.micros(self.lease_seconds)
+        self.committer = Committer(self.store, self.standing, lease_micros=micros)
+        self.gate = Gate(self.store, self.standing)
+        self.calls = Calls(self._threads)
+        self.outside = Outside(self)
+        alive = await asyncio.to_thread(self._alive)
+        flows = [(flow, version) for flow in self.flows.values() for version in flow.versions]
+        named = [(flow.name, version, flow.source) for flow, version in flows]
+        numbers = await self.store.transact(runs.register, named, alive=alive)
+        self._numbers = dict(zip(numbers, flows, strict=True))
+        self.number, now = await self.store.transact(_enrol, self.name, self.life.name, numbers)
+        self.saw_time(now)
+        listener: Listener = self.store.listen(self._hint)
+        self._renewals = Renewals(self.store, self.number, self._held, self._renewed, lease_seconds=self.lease_seconds)
+        self._renewals.start()
+        self._closing = [listener.close, self._renewals.stop]
+
+    def _alive(self) -> frozenset[int]:
+        rows: list[WorkerRow] = self.store.transact_now(lambda tx: tx.workers())
+        return frozenset(row.id for row in rows if self.store.prove_death(row) is Proof.NONE)
+
+    async def _end(self) -> None:
+        for executor in list(self.executors.values()):
+            executor.lost("the worker ended")
+        for close in self._closing:
+            await asyncio.to_thread(close)
+        if not self.standing.gone:
+            try:
+                await self.store.transact(lambda tx: tx.drop_workers([self.number]))
+            except StoreError as error:
+                self.log.warning("the worker's row stays until its death is proven", error=error.message)
+        self.life.release()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def stop(self) -> None:
+        """Take no more runs, drain, end. May be called from a signal's callback on the loop."""
+        self._stopping = True
+        self._wake.set()
+
+    # claiming
+
+    async def _claim_loop(self) -> None:
+        while not self._stopping and not self.standing.gone:
+            self._wake.clear()
+            taken = await self._claim()
+            free = self.concurrency - len(self.executors)
+            if taken and free > 0:
+                await asyncio.sleep(0)
+                continue
+            if self.until_idle and not self.executors and not taken and not await self._soon():
+                return
+            try:
+                await asyncio.wait_for(self._wake.wait(), TICK_SECONDS)
+            except TimeoutError:
+                continue
+
+    async def _claim(self) -> int:
+        free = min(self.concurrency - len(self.executors), CLAIM_AT_ONCE)
+        if free <= 0 or (not self.standing.ok() and not await self.standing.restore()):
+            return 0
+        token = entropy.randbits(62)
+        micros = clock.micros(self.lease_seconds)
+        try:
+            claimed, blobs = await self.store.transact(
+                leases.claim, self.number, list(self._numbers), free, token, self._tenant, micros
+            )
+        except StoreUnavailable as error:
+            self.log.warning("cannot claim", error=error.message)
+            return 0
+        for one in claimed:
+            flow, version = self._numbers[one.run.program]
+            executor = Executor(self, one, flow, version, blobs)
+            self.executors[one.run.id] = executor
+            self._tenant = one.run.tenant
+            self.on_event("awake", executor, State.RUNNING)
+            self.loop.call_soon(executor.start)
+        return len(claimed)
+
+    async def _soon(self) -> bool:
+        """Whether a run is ready, or falls due within two ticks."""
+        ready, due = await self.store.transact(lambda tx: (tx.count_runs([State.READY], most=1), tx.next_due()))
+        return ready[State.READY] > 0 or (due is not None and due - self.now() < 2 * TICK_SECONDS * 1e6)
+
+    # what happens to executors
+
+    def left(self, executor: Executor, state: State, proposal: Proposal) -> None:
+        """Take note that a run was put away or ended, with its lease given up."""
+        self._forget(executor)
+        if state is State.WAITING and proposal.due_at is not None:
+            self.on_due(proposal.due_at)
+        self.on_event("left", executor, state)
+
+    def dropped(self, executor: Executor, error: LeaseLost) -> None:
+        """Take note that a run was lost."""
+        del error
+        self._forget(executor)
+        self.on_event("lost", executor, State.RUNNING)
+
+    def _forget(self, executor: Executor) -> None:
+        if self.executors.get(executor.run.id) is executor:
+            del self.executors[executor.run.id]
+        self._wake.set()
+
+    def _hint(self, topic: str) -> None:
+        """Hear a hint, in the listener's thread."""
+        try:
+            self.loop.call_soon_threadsafe(self._heard, topic)
+        except RuntimeError:
+            return  # the loop is closed
+
+    def _heard(self, topic: str) -> None:
+        if topic == "ready":
+            self._wake.set()
+        elif topic.startswith("run:"):
+            executor = self.executors.get(int(topic[4:]))
+            if executor is not None:
+                self.look_at(executor)
+
+    def look_at(self, executor: Executor) -> None:
+        """Read soon what the store has for a run."""
+        self._news.add(executor.run.id)
+        if len(self._news) == 1:
+            self.loop.call_soon(lambda: self.outside.spawn(self._read_news()))
+
+    async def _read_news(self) -> None:
+        ids, self._news = sorted(self._news), set()
+        try:
+            found = await self.store.transact(leases.news, ids)
+        except StoreUnavailable:
+            self.loop.call_later(TICK_SECONDS, self._look_again, ids)
+            return
+        self.loop.call_soon(self._tell_news, found)
+
+    def _look_again(self, ids: Sequence[int]) -> None:
+        for run_id in ids:
+            if run_id in self.executors:
+                self.look_at(self.executors[run_id])
+
+    def _tell_news(self, found: dict[int, leases.News]) -> None:
+        for run_id, news in found.items():
+            executor = self.executors.get(run_id)
+            if executor is None:
+                continue
+            if news.lease is None or (news.lease.token, news.lease.epoch) != (executor.lease.token, executor.lease.epoch):
+                if not executor.in_flight:
+                    executor.lost("the lease is somebody else's")
+                continue
+            executor.bodies.learn(news.blobs)
+            executor.news(news.lease.flags, news.inbox, news.unread, news.waits, news.lease.head)
+
+    # renewals and ticks
+
+    def _held(self) -> Sequence[Held]:
+        return [(e.run.id, e.lease.token, e.lease.epoch) for e in list(self.executors.values())]
+
+    def _renewed(self, asked: Sequence[Held], renewed: list[Lease]) -> None:
+        try:
+            self.loop.call_soon_threadsafe(self._after_renewal, asked, renewed)
+        except RuntimeError:
+            return  # the loop is closed
+
+    def _after_renewal(self, asked: Sequence[Held], renewed: list[Lease]) -> None:
+        rows = {lease.run_id: lease for lease in renewed}
+        for run_id, token, epoch in asked:
+            executor = self.executors.get(run_id)
+            if executor is None or (executor.lease.token, executor.lease.epoch) != (token, epoch):
+                continue
+            row = rows.get(run_id)
+            if row is None:
+                if not executor.in_flight:
+                    executor.lost("the lease could not be renewed: it was taken")
+            elif row.flags & 1 and not executor.cancelling:
+                self.look_at(executor)
+            elif stranger_wrote(row.head, sent_head=executor.head, in_flight=executor.in_flight):
+                self.look_at(executor)  # the answer of a commit may just have come: read again before judging (G2)
+
+    async def _recheck(self) -> None:
+        """Renew everything now, after an interruption, and drop what is lost."""
+        while True:
+            try:
+                await asyncio.to_thread(self._renewals.now)
+                return
+            except StoreUnavailable:
+                await asyncio.sleep(TICK_SECONDS / 4)
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(TICK_SECONDS)
+            if not self.standing.look() and not await self.standing.restore():
+                self.log.error("fenced", why=self.standing.gone)
+                for executor in list(self.executors.values()):
+                    executor.lost(self.standing.gone)
+                self._wake.set()
+                return
+            try:
+                await self._look_around()
+            except StoreError as error:
+                self.log.warning("the store has trouble", error=error.message)
+
+    async def _look_around(self) -> None:
+        if len(self.executors) >= self.concurrency:
+            ready = await self.store.transact(lambda tx: tx.count_runs([State.READY], most=1))
+            self.others_wait = ready[State.READY] > 0
+        else:
+            self.others_wait = False
+        await asyncio.to_thread(self.store.tend)
+
+    # drain
+
+    async def _drain(self) -> None:
+        """Give everything back: at once what can be, after its effects what acts, within `drain_seconds`."""
+        if self.standing.gone:
+            return
+        for executor in list(self.executors.values()):
+            executor.drain()
+        try:
+            async with asyncio.timeout(self.drain_seconds):
+                while self.executors:
+                    self._wake.clear()
+                    await self._wake.wait()
+        except TimeoutError:
+            names = [executor.name for executor in self.executors.values()]
+            self.log.warning("effects were still running at the end of the drain", runs=names)
+
+    # services for executors
+
+    def now(self) -> int:
+        """Return the store's time, as far as it is known to have come: never ahead of the store's clock."""
+        at, seen = self._time
+        return at + int((clock.monotonic() - seen) * 1_000_000)
+
+    def saw_time(self, at: int) -> None:
+        """Take note of the store's time, just read."""
+        self._time = (at, clock.monotonic())
+
+    def program_number(self, flow: Flow) -> int:
+        """Return the store's number of a flow's present version."""
+        return next(n for n, (one, version) in self._numbers.items() if one is flow and version == flow.version)
+
+    def read_rows(
+        self, executor: Executor, field: str, first: int, most: int, here: Callable[[list[bytes] | Exception], None]
+    ) -> None:
+        """Read rows of a run's state and call `here` from a plain callback."""
+        self.outside.read_rows(executor, field, first, most, here)
+
+    def ask_verify(self, executor: Executor, call: Any, intent: Any) -> None:  # noqa: ANN401 - progress.Call, Stored
+        """Ask an effect's `verify` what became of its last attempt."""
+        self.outside.spawn(self.outside.ask_verify(executor, call, intent))
+
+    def transactional(self, executor: Executor, call: Any) -> None:  # noqa: ANN401 - progress.Call
+        """Run a transactional effect inside a commit of its own."""
+        self.outside.spawn(self.outside.transactional(executor, call))
+
+    def settle_late(self, executor: Executor, call: Any, result: Any, error: BaseException | None) -> None:  # noqa: ANN401
+        """Settle the unknown that this attempt left behind."""
+        self.outside.spawn(self.outside.settle_late(executor, call, result, error))
+
+    def place_of(self, error: BaseException) -> str:
+        """Return where in the author's code an error came from, `hello.py:12`."""
+        frames = traceback.extract_tb(error.__traceback__)
+        own = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+        for frame in reversed(frames):
+            if not frame.filename.startswith(own):
+                return f"{os.path.basename(frame.filename)}:{frame.lineno}"
+        return ""
+
+
+def _enrol(tx: Tx, name: str, life: str, numbers: list[int]) -> tuple[int, int]:
+    row = NewWorker(name, host_identity(), os.getpid(), life, json.dumps(numbers))
+    return tx.put_worker(row), tx.now()
+
+
