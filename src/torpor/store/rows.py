@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import TYPE_CHECKING, NamedTuple
 
-from torpor.core.journal import Entry, Stored
-from torpor.core.lease import Lease
-from torpor.core.run import Flag, State
-from torpor.core.wait import Signal, WaitKind
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from torpor.core.journal import Entry, Stored
+    from torpor.core.lease import Lease
+    from torpor.core.run import Flag, State
+    from torpor.core.wait import Signal, WaitKind
 
 
 class ProgramRow(NamedTuple):

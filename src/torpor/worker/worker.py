@@ -84,8 +84,10 @@ class Worker:
         """Told of the due time of each run that is put away: the waker's business."""
         self.on_event: Callable[[str, Executor, State], None] = lambda event, executor, state: None
         """Told when a run is taken up, put away or lost: for `torpor dev` and the demo."""
+        self.ready = asyncio.Event()
+        """Set once the worker is known to the store and claims."""
         self._numbers: dict[int, tuple[Flow, int]] = {}
-        self._wake: asyncio.Event
+        self._wake = asyncio.Event()
         self._stopping = False
         self._tenant = 0
         self._time = (0, 0.0)
@@ -98,7 +100,6 @@ class Worker:
     async def run(self) -> None:
         """Work. Raises what the store says at the start; later troubles of the store are waited out."""
         self.loop = asyncio.get_running_loop()
-        self._wake = asyncio.Event()
         await self._begin()
         ticks = asyncio.create_task(self._tick())
         try:
@@ -128,6 +129,7 @@ class Worker:
         self._renewals = Renewals(self.store, self.number, self._held, self._renewed, lease_seconds=self.lease_seconds)
         self._renewals.start()
         self._closing = [listener.close, self._renewals.stop]
+        self.ready.set()
 
     def _alive(self) -> frozenset[int]:
         rows: list[WorkerRow] = self.store.transact_now(lambda tx: tx.workers())

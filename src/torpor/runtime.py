@@ -1,0 +1,163 @@
+"""The composition root: the only file that knows everyone. It puts a store, a worker and a waker into one process."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import importlib.util
+import signal
+import sys
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torpor.client import Client
+from torpor.errors import UsageError
+from torpor.sdk.app import App
+from torpor.store.opening import check_schema, open_store
+from torpor.waker import Waker
+from torpor.worker.worker import Worker
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from types import ModuleType
+
+    from torpor.store.protocol import Store
+
+
+def load_app(place: str) -> App:
+    """Return the App of `hello.py`, `hello.py:app`, `package.module` or `package.module:app`. Raises UsageError.
+
+    A file is imported under its stem, with its folder on the path, as `python hello.py` would.
+    """
+    where, _, name = place.partition(":")
+    module = _load_file(Path(where)) if where.endswith(".py") else _load_module(where)
+    found = {key: value for key, value in vars(module).items() if isinstance(value, App)}
+    if name:
+        if name not in found:
+            message = f"{where} has no App named {name!r} (it has: {', '.join(found) or 'none'})"
+            raise UsageError(message, hint="app = App() at the top of the file")
+        return found[name]
+    distinct = {id(value): value for value in found.values()}
+    if len(distinct) != 1:
+        message = f"{where} has {len(distinct)} Apps ({', '.join(found) or 'none'})"
+        raise UsageError(message, hint=f"name one: {where}:app" if distinct else "app = App() at the top of the file")
+    return next(iter(distinct.values()))
+
+
+def _load_file(path: Path) -> ModuleType:
+    if not path.is_file():
+        message = f"there is no file {path}"
+        raise UsageError(message, hint="torpor init writes one to begin with")
+    folder = str(path.resolve().parent)
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    name = path.stem
+    known = sys.modules.get(name)
+    if known is not None and Path(getattr(known, "__file__", None) or "").resolve() == path.resolve():
+        return known
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        message = f"{path} cannot be loaded as Python"
+        raise UsageError(message)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        sys.modules.pop(name, None)
+        raise
+    return module
+
+
+def _load_module(name: str) -> ModuleType:
+    if "" not in sys.path and str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name != name.partition(".")[0] and error.name != name:
+            raise
+        message = f"there is no module {name!r}"
+        raise UsageError(message, hint="give a file (hello.py) or a module that can be imported here") from error
+
+
+class Process:
+    """A worker and a waker on one store, in one process."""
+
+    def __init__(self, store: Store, app: App, **options: Any) -> None:  # noqa: ANN401 - Worker's keywords
+        """Wire them; nothing runs before `run`. `options` are `Worker`'s."""
+        if not app.flows:
+            message = "the app has no flow"
+            raise UsageError(message, hint="@app.flow above an async function")
+        self.store = store
+        self.worker = Worker(store, app.flows, **options)
+        self.waker = Waker(store, lease_seconds=self.worker.lease_seconds)
+        self.worker.on_due = self.waker.soon
+
+    async def run(self, *, signals: bool = False) -> None:
+        """Work until stopped, or idle if the worker was told so. With `signals`, SIGTERM and SIGINT drain."""
+        loop = asyncio.get_running_loop()
+        if signals:
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.add_signal_handler(number, self.worker.stop)
+        wakes = asyncio.create_task(self.waker.run())
+        try:
+            await self.worker.run()
+        finally:
+            wakes.cancel()
+            with suppress(asyncio.CancelledError):
+                await wakes
+
+
+@asynccontextmanager
+async def opened(url: str, *, create: bool = True) -> AsyncIterator[Store]:
+    """Open a store, its schema up to date if it is new; close it at the end. Raises StoreError."""
+    store = open_store(url, create=create)
+    try:
+        await asyncio.to_thread(check_schema, store)
+        yield store
+    finally:
+        await store.close()
+
+
+async def run(  # noqa: PLR0913 - what a script can say
+    app: App,
+    flow: Callable[..., Any] | str,
+    state: Any = None,  # noqa: ANN401 - any storable value
+    *,
+    store: str = ":memory:",
+    key: str | None = None,
+    timeout_seconds: float | None = None,
+) -> Any:  # noqa: ANN401 - the flow's result
+    """Start a run, work on it here until it ends, and return its result; for scripts and notebooks.
+
+    With a file or a server as `store` the run survives this process: the same `key` goes on with it. Raises RunFailed,
+    RunCancelled, NeedsPerson if it waits for a person, TimeoutError.
+    """
+    name = flow if isinstance(flow, str) else _flow_name(app, flow)
+    async with opened(store) as place:
+        process = Process(place, app)
+        working = asyncio.create_task(process.run())
+        try:
+            await process.worker.ready.wait()
+            client = Client(place)
+            started = await client.start(name, state, key=key)
+            result = asyncio.create_task(client.result(started.run_id, timeout_seconds=timeout_seconds, person="raise"))
+            await asyncio.wait([working, result], return_when=asyncio.FIRST_COMPLETED)
+            if not result.done():
+                result.cancel()
+                await working
+            return await result
+        finally:
+            process.worker.stop()
+            with suppress(Exception):
+                await working
+
+
+def _flow_name(app: App, function: Callable[..., Any]) -> str:
+    for flow in app.flows.values():
+        if flow.function is function:
+            return flow.name
+    message = f"{getattr(function, '__name__', function)!r} is not a flow of this app"
+    raise UsageError(message, hint="@app.flow above it")

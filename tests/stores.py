@@ -1,0 +1,126 @@
+"""Stores for the tests: a fresh database each, and a clock that is moved by hand."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import psycopg
+
+from torpor.store.opening import open_store
+from torpor.store.postgres import PostgresStore
+from torpor.store.sqlite import SqliteStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from torpor.store.protocol import Store
+
+KINDS = ("memory", "sqlite", "postgres")
+START_AT = 1_893_456_000_000_000
+"""The first of January 2030: every test begins here."""
+_CLOCK = """
+CREATE TABLE moment (at bigint NOT NULL);
+INSERT INTO moment VALUES ({at});
+CREATE OR REPLACE FUNCTION torpor_now() RETURNS bigint LANGUAGE sql VOLATILE AS 'SELECT at FROM moment';
+CREATE OR REPLACE FUNCTION torpor_started_at() RETURNS bigint LANGUAGE sql VOLATILE AS 'SELECT 0::bigint';
+"""
+
+
+class Moment:
+    """The clock of every store of a test, in microseconds. It moves when it is told to."""
+
+    def __init__(self) -> None:
+        """Begin at START_AT."""
+        self.at = START_AT
+        self._moved: list[Callable[[int], None]] = []
+        self._lock = threading.Lock()
+
+    def now(self) -> int:
+        """Return the moment."""
+        return self.at
+
+    def advance(self, seconds: float) -> int:
+        """Move on, or back, and return the new moment."""
+        with self._lock:
+            self.at += round(seconds * 1_000_000)
+            for moved in self._moved:
+                moved(self.at)
+            return self.at
+
+    def follow(self, moved: Callable[[int], None]) -> None:
+        """Call `moved` with each new moment."""
+        self._moved.append(moved)
+
+
+class Place:
+    """A fresh database, on which any number of stores can be opened, as by several processes."""
+
+    def __init__(self, kind: str, folder: Path, moment: Moment, server_url: str = "") -> None:
+        """Make the database. `server_url` is asked for the kinds that begin with `postgres`."""
+        self.kind = kind
+        self.moment = moment
+        self._open = ExitStack()
+        self.schema = ""
+        if kind == "memory":
+            self.url = ":memory:"
+        elif kind == "sqlite":
+            self.url = f"sqlite:///{folder / 'torpor.db'}"
+        else:
+            self.schema = f"t_{secrets.token_hex(6)}"
+            self.url = f"{server_url}?schema={self.schema}"
+            self.admin = self._open.enter_context(psycopg.connect(server_url, autocommit=True))
+            self._make_schema()
+
+    @property
+    def on_server(self) -> bool:
+        """Whether it lies on a PostgreSQL server."""
+        return bool(self.schema)
+
+    def _make_schema(self) -> None:
+        store = PostgresStore(self.url)
+        store.migrate()
+        store.close_now()
+        self.admin.execute(f"SET search_path TO {self.schema}".encode())
+        self.admin.execute(_CLOCK.format(at=self.moment.at).encode(), prepare=False)
+        self.moment.follow(lambda at: self.admin.execute("UPDATE moment SET at = %s", (at,)) and None)
+
+    def open(self) -> Store:
+        """Open another store on this database; it is closed with the place."""
+        store = open_store(self.url, clock=self.moment.now)
+        self._open.callback(store.close_now)
+        return store
+
+    def postgres(self) -> PostgresStore:
+        """Open another store on a server's database, as what it is."""
+        store = self.open()
+        assert isinstance(store, PostgresStore)
+        return store
+
+    def sqlite(self) -> SqliteStore:
+        """Open another store on a file or in memory, as what it is."""
+        store = self.open()
+        assert isinstance(store, SqliteStore)
+        return store
+
+    def blocked(self, count: int = 1) -> None:
+        """Return once so many connections of this database wait for a row that another one has locked."""
+        while True:
+            waiting = self.admin.execute(
+                "SELECT count(DISTINCT l.pid) FROM pg_locks l JOIN pg_stat_activity a USING (pid)"
+                " WHERE NOT l.granted AND a.query LIKE %s OR NOT l.granted AND a.datname = current_database()",
+                ("%",),
+            ).fetchone()
+            if waiting is not None and waiting[0] >= count:
+                return
+
+    def close(self) -> None:
+        """Close every store and drop the database."""
+        if self.on_server:
+            self._open.callback(self.admin.execute, f"DROP SCHEMA {self.schema} CASCADE".encode())
+            self._open.pop_all().close()
+        else:
+            self._open.close()
