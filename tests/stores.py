@@ -71,8 +71,9 @@ class Place:
             self.url = f"sqlite:///{folder / 'torpor.db'}"
         else:
             self.schema = f"t_{secrets.token_hex(6)}"
-            self.url = f"{server_url}?schema={self.schema}"
+            self.url = f"{server_url}?schema={self.schema}&application_name={self.schema}"
             self.admin = self._open.enter_context(psycopg.connect(server_url, autocommit=True))
+            self._open.callback(self.admin.execute, f"DROP SCHEMA IF EXISTS {self.schema} CASCADE".encode())
             self._make_schema()
 
     @property
@@ -86,7 +87,10 @@ class Place:
         store.close_now()
         self.admin.execute(f"SET search_path TO {self.schema}".encode())
         self.admin.execute(_CLOCK.format(at=self.moment.at).encode(), prepare=False)
-        self.moment.follow(lambda at: self.admin.execute("UPDATE moment SET at = %s", (at,)) and None)
+        self.moment.follow(self._move)
+
+    def _move(self, at: int) -> None:
+        self.admin.execute("UPDATE moment SET at = %s", (at,))
 
     def open(self) -> Store:
         """Open another store on this database; it is closed with the place."""
@@ -107,20 +111,19 @@ class Place:
         return store
 
     def blocked(self, count: int = 1) -> None:
-        """Return once so many connections of this database wait for a row that another one has locked."""
-        while True:
-            waiting = self.admin.execute(
-                "SELECT count(DISTINCT l.pid) FROM pg_locks l JOIN pg_stat_activity a USING (pid)"
-                " WHERE NOT l.granted AND a.query LIKE %s OR NOT l.granted AND a.datname = current_database()",
-                ("%",),
-            ).fetchone()
-            if waiting is not None and waiting[0] >= count:
-                return
+        """Return once so many connections of this database wait for a lock that another one has."""
+        statement = "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s AND wait_event_type = 'Lock'"
+        waiting = 0
+        while waiting < count:
+            row = self.admin.execute(statement, (self.schema,)).fetchone()
+            waiting = row[0] if row is not None else 0
+
+    def cut(self) -> int:
+        """Break every connection of this database, as a failover would; return how many there were."""
+        statement = "SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_stat_activity WHERE application_name = %s"
+        row = self.admin.execute(statement, (self.schema,)).fetchone()
+        return int(row[0]) if row is not None else 0
 
     def close(self) -> None:
         """Close every store and drop the database."""
-        if self.on_server:
-            self._open.callback(self.admin.execute, f"DROP SCHEMA {self.schema} CASCADE".encode())
-            self._open.pop_all().close()
-        else:
-            self._open.close()
+        self._open.close()

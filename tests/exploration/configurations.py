@@ -88,10 +88,10 @@ EVERY_TIME = (
     CALM,
     *(crash(safety) for safety in Safety),
     *(lost(safety) for safety in Safety),
-    *(copied(safety) for safety in (Safety.ONCE, Safety.TRANSACTIONAL)),
+    *(copied(safety) for safety in Safety),
     *(blind(safety) for safety in Safety),
     *(unlocked(safety, same_host=here) for safety in (Safety.ONCE, Safety.VERIFY) for here in (True, False)),
-    *(whole(safety) for safety in (Safety.ONCE, Safety.VERIFY)),
+    *(whole(safety) for safety in Safety),
     RACED,
     RACE_LOST,
     RACE_COPIED,
@@ -102,8 +102,6 @@ EVERY_TIME = (
 )
 
 DEEP = (
-    *(copied(safety) for safety in (Safety.REPEATABLE, Safety.KEYED, Safety.VERIFY)),
-    *(whole(safety) for safety in (Safety.REPEATABLE, Safety.KEYED, Safety.TRANSACTIONAL)),
     *(
         Configuration(
             f"copy, lost, delayed, crash, {safety}",

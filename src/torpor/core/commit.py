@@ -7,13 +7,15 @@ appended rows, signals taken, messages to others, and what the run is afterwards
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from torpor.core.journal import Entry, Kind
 from torpor.core.run import State, may_follow
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from torpor.core.wait import WaitKind
 
 
@@ -64,7 +66,7 @@ class Proposal:
     token: int
     epoch: int
     head: int
-    entries: list[Entry]
+    entries: Sequence[Entry]
     after: State = State.RUNNING
     state_body: bytes | None = None
     """The new checkpoint's state; its entry is the CHECKPOINT in `entries`."""
@@ -79,16 +81,16 @@ class Proposal:
     due_at: int | None = None
     not_before: int = 0
     """The due time of a timer these entries consume: refused as `early` before it, by the store's clock (G8)."""
-    waits: list[NewWait] = field(default_factory=list)
-    closes: list[tuple[int, int]] = field(default_factory=list)
+    waits: Sequence[NewWait] = ()
+    closes: Sequence[tuple[int, int]] = ()
     """(slot, seq) of waits of people that are withdrawn or expire: refused if a decision came first."""
-    over: list[int] = field(default_factory=list)
+    over: Sequence[int] = ()
     """Slots whose wait is over and needs no such care: timers, messages, retries, consumed decisions."""
-    taken: list[int] = field(default_factory=list)
+    taken: Sequence[int] = ()
     """Numbers of the signals that these entries consume."""
-    rows: list[NewRow] = field(default_factory=list)
-    messages: list[NewMessage] = field(default_factory=list)
-    blobs: list[Blob] = field(default_factory=list)
+    rows: Sequence[NewRow] = ()
+    messages: Sequence[NewMessage] = ()
+    blobs: Sequence[Blob] = ()
     transactional: bool = False
     """Whether an author's own writes are part of this transaction: the effect happens here, so here it is refused."""
 

@@ -38,7 +38,10 @@ class RetryPolicy:
         """
         if attempt > self.retries or error in self.never:
             return None
-        pause = min(self.first_seconds * self.factor ** (attempt - 1), self.most_seconds)
+        try:
+            pause = min(self.first_seconds * self.factor ** (attempt - 1), self.most_seconds)
+        except OverflowError:  # the thousandth doubling is past what a float can say, and long past the most
+            pause = self.most_seconds
         return now + round(pause * (0.9 + 0.2 * spread) * 1_000_000)
 
 

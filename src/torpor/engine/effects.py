@@ -41,7 +41,7 @@ def commit_with(
         return Reply(tx.now(), lease.flags if lease is not None else Flag.NONE, State.RUNNING, reason)
     with tx.lend() as connection:
         body = function(connection)
-    proposal.entries.append(Entry(Kind.OUTCOME, key, body))
+    proposal.entries = [*proposal.entries, Entry(Kind.OUTCOME, key, body)]
     return commit(tx, [proposal], lease_micros=lease_micros)[0]
 
 

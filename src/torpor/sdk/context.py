@@ -17,10 +17,11 @@ from torpor.sdk.port import Request
 from torpor.sdk.steps import definition_of, seconds_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Coroutine
 
     from torpor.core.effect import Safety
     from torpor.sdk.port import Port
+    from torpor.sdk.steps import Definition
 
 T = TypeVar("T")
 
@@ -103,38 +104,60 @@ class Context:
     # what runs outside
 
     @overload
-    async def step(self, function: Callable[..., Awaitable[T]], /, *args: Any, step_id: str = "", **more: Any) -> T: ...
+    def step(
+        self, function: Callable[..., Awaitable[T]], /, *args: Any, step_id: str = "", **more: Any
+    ) -> Coroutine[Any, Any, T]: ...
     @overload
-    async def step(self, function: Callable[..., T], /, *args: Any, step_id: str = "", **more: Any) -> T: ...
-    async def step(self, function: Callable[..., Any], /, *args: Any, step_id: str = "", **more: Any) -> Any:
+    def step(
+        self, function: Callable[..., T], /, *args: Any, step_id: str = "", **more: Any
+    ) -> Coroutine[Any, Any, T]: ...
+    def step(
+        self, function: Callable[..., Any], /, *args: Any, step_id: str = "", **more: Any
+    ) -> Coroutine[Any, Any, Any]:
         """Run a function that may be run again, and keep what it returns.
 
         It runs outside the flow: on the worker's loop if it is `async def`, else in a thread. Its arguments and result
         must be storable (`UnstorableValue` names the path). Raises StepFailed once its retries are used up.
         """
         definition = definition_of(function, effect=False, safety=None)
-        return await self._call(CallKind.STEP, definition.name, _arguments(args, more), definition=definition, step_id=step_id)
+        return self._call(CallKind.STEP, definition.name, _arguments(args, more), definition, step_id)
 
     @overload
-    async def effect(
-        self, function: Callable[..., Awaitable[T]], /, *args: Any, step_id: str = "", safety: Safety | str | None = None, **more: Any
-    ) -> T: ...
+    def effect(
+        self,
+        function: Callable[..., Awaitable[T]],
+        /,
+        *args: Any,
+        step_id: str = "",
+        safety: Safety | str | None = None,
+        **more: Any,
+    ) -> Coroutine[Any, Any, T]: ...
     @overload
-    async def effect(
-        self, function: Callable[..., T], /, *args: Any, step_id: str = "", safety: Safety | str | None = None, **more: Any
-    ) -> T: ...
-    async def effect(
-        self, function: Callable[..., Any], /, *args: Any, step_id: str = "", safety: Safety | str | None = None, **more: Any
-    ) -> Any:
+    def effect(
+        self,
+        function: Callable[..., T],
+        /,
+        *args: Any,
+        step_id: str = "",
+        safety: Safety | str | None = None,
+        **more: Any,
+    ) -> Coroutine[Any, Any, T]: ...
+    def effect(
+        self,
+        function: Callable[..., Any],
+        /,
+        *args: Any,
+        step_id: str = "",
+        safety: Safety | str | None = None,
+        **more: Any,
+    ) -> Coroutine[Any, Any, Any]:
         """Run a function that changes the world, as its safety allows, and keep what it returns.
 
         Its intent is durable before it starts (G4). `safety` is for a function that is not yours; your own says it where
         it is defined, with `@app.effect`. Raises StepFailed; a `once` effect whose outcome is not known waits for a person.
         """
         definition = definition_of(function, effect=True, safety=safety)
-        return await self._call(
-            CallKind.EFFECT, definition.name, _arguments(args, more), definition=definition, step_id=step_id, stubborn=True
-        )
+        return self._call(CallKind.EFFECT, definition.name, _arguments(args, more), definition, step_id, stubborn=True)
 
     # waits
 
@@ -204,21 +227,23 @@ class Context:
         kind: CallKind,
         name: str,
         values: dict[str, Any],
-        *,
-        definition: Any = None,
+        definition: Definition | None = None,
         step_id: str = "",
+        *,
         expires_seconds: float | None = None,
         stubborn: bool = False,
     ) -> Any:
         port = self._port
-        self._refuse_if_closing()
-        if asyncio.get_running_loop() is not port.loop:
+        loop = port.loop
+        if loop.closing:
+            self._refuse_if_closing()
+        if asyncio._get_running_loop() is not loop:  # noqa: SLF001 - the same without the exception
             message = f"ctx.{kind.name.lower()} was called outside its flow"
             raise UsageError(message, hint="a step or effect cannot use ctx; do it in the flow, before or after")
         if step_id and any(letter in step_id for letter in "#@~\0"):
             message = f"step_id={step_id!r}: # @ ~ are used in keys"
             raise UsageError(message)
-        future = port.loop.future(stubborn=stubborn)
+        future = loop.future(stubborn=stubborn)
         request = Request(kind, name, values, future, definition, step_id, expires_seconds)
         port.ask(request)
         try:
@@ -236,7 +261,7 @@ class Context:
 
 
 def _arguments(args: tuple[Any, ...], more: dict[str, Any]) -> dict[str, Any]:
-    return {"args": args, "more": more} if more else {"args": args}
+    return {"args": [*args], "more": more} if more else {"args": [*args]}
 
 
 def _check_name(name: str, what: str) -> None:

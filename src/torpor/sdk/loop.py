@@ -178,6 +178,11 @@ class FlowLoop(NoOutsideWorld):
         """The open timers, in order of creation. One that leaves this list tells why: `fired` or `cancelled`."""
         return tuple(self._timers.values())
 
+    @property
+    def timers_created(self) -> int:
+        """How many timers were opened in this turn so far."""
+        return self._timers_created
+
     def fire(self, timer: Timer) -> None:
         """Make the callback of an open timer ready. Journal first, `advance` to its time, fire, `pump`."""
         if self._timers.pop(timer.number, None) is not timer:

@@ -149,7 +149,7 @@ class Append(NamedTuple):
     epoch: int
     head: int
     forbids_cancel: bool
-    entries: list[Entry]
+    entries: Sequence[Entry]
 
 
 class Leave(NamedTuple):

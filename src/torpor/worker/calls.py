@@ -6,11 +6,13 @@ Whoever calls gets a callback on the loop with the result or the exception; it i
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import inspect
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Sequence
     from concurrent.futures import ThreadPoolExecutor
 
     from torpor.sdk.steps import Definition, EffectContext
@@ -21,9 +23,9 @@ class Calls:
     """Runs functions for all executors of a worker."""
 
     def __init__(self, threads: ThreadPoolExecutor) -> None:
-        """Use a pool for functions that block."""
+        """Use a pool for functions that block; made on the worker's loop."""
         self._threads = threads
-        self.running: set[asyncio.Future[Any]] = set()
+        self._loop = asyncio.get_running_loop()
 
     def start(
         self,
@@ -35,29 +37,17 @@ class Calls:
         """Start a call and return what cancels it. `done(result, error)` is called once, from the loop."""
         args = values["args"] if context is None else (context, *values["args"])
         more = values.get("more", {})
-        loop = asyncio.get_running_loop()
-        running: asyncio.Future[Any]
-        if definition.is_async:
-            running = loop.create_task(_timed(definition, definition.function, args, more))
+        if not definition.is_async:
+            work = self._in_thread(definition, args, more)
+        elif definition.timeout_seconds is None:
+            work = definition.function(*args, **more)
         else:
-            running = loop.create_task(self._in_thread(definition, args, more))
-        self.running.add(running)
-
-        def finished(ended: asyncio.Future[Any]) -> None:
-            self.running.discard(ended)
-            if ended.cancelled():
-                done(None, asyncio.CancelledError())
-            elif (error := ended.exception()) is not None:
-                done(None, error)
-            else:
-                done(ended.result(), None)
-
-        running.add_done_callback(finished)
+            work = _within(definition.timeout_seconds, definition.function, args, more)
+        running = asyncio.Task(work, loop=self._loop)
+        running.add_done_callback(partial(_finished, done))
         return running
 
-    async def _in_thread(self, definition: Definition, args: tuple[Any, ...], more: dict[str, Any]) -> Any:  # noqa: ANN401
-        import contextvars  # noqa: PLC0415 - small, and only needed once a function blocks
-
+    async def _in_thread(self, definition: Definition, args: Sequence[Any], more: dict[str, Any]) -> Any:  # noqa: ANN401
         context = contextvars.copy_context()
         loop = asyncio.get_running_loop()
         call = loop.run_in_executor(self._threads, lambda: context.run(definition.function, *args, **more))
@@ -68,17 +58,17 @@ class Calls:
         return result
 
 
-def _timed(
-    definition: Definition, function: Callable[..., Any], args: tuple[Any, ...], more: dict[str, Any]
-) -> Coroutine[Any, Any, Any]:
-    if definition.timeout_seconds is None:
-        coroutine: Coroutine[Any, Any, Any] = function(*args, **more)
-        return coroutine
-    return _within(definition.timeout_seconds, function, args, more)
+def _finished(done: Callable[[Any, BaseException | None], None], ended: asyncio.Future[Any]) -> None:
+    if ended.cancelled():
+        done(None, asyncio.CancelledError())
+    elif (error := ended.exception()) is not None:
+        done(None, error)
+    else:
+        done(ended.result(), None)
 
 
 async def _within(
-    seconds: float, function: Callable[..., Any], args: tuple[Any, ...], more: dict[str, Any]
+    seconds: float, function: Callable[..., Any], args: Sequence[Any], more: dict[str, Any]
 ) -> Any:  # noqa: ANN401 - whatever the author returns
     async with asyncio.timeout(seconds):
         return await function(*args, **more)

@@ -2,42 +2,49 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from torpor.core.journal import Entry, Kind
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from torpor.core.commit import NewMessage, NewWait
 
 TITLE_LETTERS = 300
+_RESULTS = frozenset({Kind.OUTCOME, Kind.FAILURE})
 
 
-@dataclass(slots=True)
 class Draft:
-    """What was gathered for the next commit. A refused draft goes back in front of what came after it."""
+    """What was gathered for the next commit. A refused draft goes back in front of what came after it.
 
-    entries: list[Entry] = field(default_factory=list)
-    waits: list[NewWait] = field(default_factory=list)
-    closes: list[tuple[int, int]] = field(default_factory=list)
-    over: list[int] = field(default_factory=list)
-    taken: list[int] = field(default_factory=list)
-    messages: list[NewMessage] = field(default_factory=list)
-    not_before: int = 0
+    Most drafts are one entry, so everything else is an empty tuple until it is used.
+    """
+
+    __slots__ = ("closes", "entries", "messages", "not_before", "over", "taken", "waits")
+
+    def __init__(self, entries: list[Entry] | None = None) -> None:
+        """Begin with entries, or with none."""
+        self.entries: list[Entry] = [] if entries is None else entries
+        self.waits: Sequence[NewWait] = ()
+        self.closes: Sequence[tuple[int, int]] = ()
+        self.over: Sequence[int] = ()
+        self.taken: Sequence[int] = ()
+        self.messages: Sequence[NewMessage] = ()
+        self.not_before = 0
 
     def before(self, later: Draft) -> Draft:
         """Return both in one; waits name their entry by its place, so those of the later one move along."""
+        both = Draft(self.entries + later.entries)
         moved = [w._replace(seq=w.seq + len(self.entries)) if w.fresh else w for w in later.waits]
-        return Draft(
-            self.entries + later.entries,
-            self.waits + moved,
-            self.closes + later.closes,
-            self.over + later.over,
-            self.taken + later.taken,
-            self.messages + later.messages,
-            max(self.not_before, later.not_before),
-        )
+        both.waits = (*self.waits, *moved)
+        both.closes = (*self.closes, *later.closes)
+        both.over = (*self.over, *later.over)
+        both.taken = (*self.taken, *later.taken)
+        both.messages = (*self.messages, *later.messages)
+        both.not_before = max(self.not_before, later.not_before)
+        return both
 
     def only_results(self) -> Draft:
         """Return what must be kept of calls that ended, when nothing else may go on."""
-        return Draft(entries=[e for e in self.entries if e.kind in {Kind.OUTCOME, Kind.FAILURE} and e.key is not None])
+        return Draft([e for e in self.entries if e.kind in _RESULTS and e.key is not None])

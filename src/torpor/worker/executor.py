@@ -124,6 +124,11 @@ class Executor:
         self.progress.start_pending()
         self._next()
 
+    def call_ended(self) -> None:
+        """See what is next after a call ended; the body has nothing new before its outcome is durable."""
+        if self.turn is not None:
+            self._next()
+
     # what now?
 
     def _next(self) -> None:
@@ -155,20 +160,21 @@ class Executor:
 
     def message(self, message: NewMessage) -> None:
         """Put a message to another run into the next commit."""
-        self.draft.messages.append(message)
+        self.draft.messages = (*self.draft.messages, message)
 
     def open_wait(self, kind: WaitKind, due_at: int | None, title: str) -> int:
         """Put a person's wait into the next commit, opened by the entry recorded last; return its slot."""
         taken = {*self.rows, *(wait.slot for wait in (*self.draft.waits, *self._sent.waits))}
         slot = next(n for n in range(len(taken) + 1) if n not in taken)
-        self.draft.waits.append(NewWait(slot, len(self.draft.entries), kind, due_at, title[:TITLE_LETTERS]))
+        opened = NewWait(slot, len(self.draft.entries), kind, due_at, title[:TITLE_LETTERS])
+        self.draft.waits = (*self.draft.waits, opened)
         return slot
 
     # waits
 
     def _consume(self) -> None:
         """Choose the next satisfied wait, if none is being consumed, and journal what satisfied it."""
-        if self._consuming is not None or self.turn is None:
+        if self._consuming is not None or self.turn is None or not self.progress.waits:
             return
         delivery = waits.next_delivery(self.progress.open_waits(), self.unread, now=self.now())
         if delivery is None:
@@ -180,7 +186,7 @@ class Executor:
         self._consuming = wait.key
         if delivery.signal is not None:
             self.unread.remove(delivery.signal)
-            self.draft.taken.append(delivery.signal.seq)
+            self.draft.taken = (*self.draft.taken, delivery.signal.seq)
             self.record(Entry(Kind.CONSUMED, wait.key, delivery.signal.body))
         elif wait.kind is WaitKind.TIMER:
             self.draft.not_before = max(self.draft.not_before, delivery.at)
@@ -203,7 +209,7 @@ class Executor:
         turn = self.turn
         if turn is not None and turn.notes:
             notes, turn.notes = turn.notes, []
-            self.draft = Draft(entries=notes).before(self.draft)
+            self.draft = Draft(notes).before(self.draft)
         self._sent, self.draft = self.draft, Draft()
         sent = self._sent
         proposal = Proposal(
@@ -221,9 +227,9 @@ class Executor:
             not_before=sent.not_before,
         )
         if self._last is not None:
-            proposal.waits = list(sent.waits)  # what `last` adds belongs to this proposal, not to the draft
-            self._last(proposal)
-        proposal.blobs = self.bodies.take_new()
+            self._last(proposal)  # what it adds belongs to this proposal, not to the draft
+        if self.bodies.new:
+            proposal.blobs = self.bodies.take_new()
         if not proposal.entries and not alone:
             return None
         self._in_flight = proposal
@@ -244,7 +250,8 @@ class Executor:
         first = self.head
         self.head += len(proposal.entries)
         self.worker.saw_time(reply.at)
-        self._store_waits(proposal, first)
+        if proposal.waits or proposal.over or proposal.closes:
+            self._store_waits(proposal, first)
         if proposal.after is not State.RUNNING:
             self._left(proposal, reply)
         elif proposal.state_body is not None:
@@ -288,7 +295,7 @@ class Executor:
             self.worker.loop.call_later(LINGER_SECONDS, self._resubmit)
             return
         sent.entries = [e for e in sent.entries if not (e.kind is Kind.CONSUMED and e.key == self._consuming)]
-        sent.closes, self._consuming = [], None
+        sent.closes, self._consuming = (), None
         self.draft = sent.before(self.draft)
         self.worker.look_at(self)
 
@@ -431,7 +438,7 @@ class Executor:
         for wait, title in fresh:
             slot = next(slots)
             used.add(slot)
-            proposal.waits.append(NewWait(slot, place, wait.kind, wait.due_at, title[:TITLE_LETTERS]))
+            proposal.waits = (*proposal.waits, NewWait(slot, place, wait.kind, wait.due_at, title[:TITLE_LETTERS]))
         proposal.over = [*proposal.over, *(slot for slot in self.rows if slot not in kept and slot not in used)]
         proposal.needs_person = any(wait.kind.for_person for wait in open_waits)
 

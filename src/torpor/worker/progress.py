@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 from enum import Enum, auto
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from torpor.clock import as_datetime, micros
@@ -82,6 +83,11 @@ class Progress:
     def effects_past_gate(self) -> bool:
         """Whether an effect is acting, or its outcome is being recorded."""
         return any(call.stage in {Stage.RUNNING, Stage.RECORDING} for call in self._effects.values())
+
+    @property
+    def waits(self) -> bool:
+        """Whether any wait is open."""
+        return bool(self._waiting)
 
     def open_waits(self) -> list[Open]:
         """Return the open waits in the order they were opened, with the decisions that are known."""
@@ -208,6 +214,8 @@ class Progress:
 
     def start_pending(self) -> None:
         """Start what the body asked for, now that its own loop is left."""
+        if not self._pending:
+            return
         pending, self._pending = self._pending, []
         for call in pending:
             if call.request.withdrawn:
@@ -226,9 +234,7 @@ class Progress:
             return
         context = self.context(call) if definition.takes_context else None
         self._attempts[request.key] = call.attempt
-        call.running = self._worker.calls.start(
-            definition, request.values, context, lambda result, error: self._ended(call, result, error)
-        )
+        call.running = self._worker.calls.start(definition, request.values, context, partial(self._ended, call))
 
     def context(self, call: Call) -> EffectContext:
         """Return what an effect is told about itself."""
@@ -260,7 +266,7 @@ class Progress:
             self._succeeded(request, result, call.attempt)
         else:
             self.failed(call, error)
-        executor.go_on()
+        executor.call_ended()
 
     def _succeeded(self, request: Request, result: Any, attempt: int) -> None:  # noqa: ANN401 - whatever the author returns
         try:
@@ -417,7 +423,7 @@ class Progress:
             }
             executor.record(Entry(Kind.CONSUMED, wait.key, executor.bodies.encode(value, "decision")))
             if not delivery.decided and row is not None:
-                executor.draft.closes.append((wait.slot, row.seq))
+                executor.draft.closes = (*executor.draft.closes, (wait.slot, row.seq))
                 self._waiting[wait.key] = wait  # until the close is durable: a decision may have come first
                 return
         elif "happened" in answer:
@@ -429,7 +435,7 @@ class Progress:
             text = str(answer.get("fail") or "a person said that it failed")
             executor.record(Entry(Kind.FAILURE, wait.key, executor.bodies.encode({"kind": "Settled", "detail": text}, "error")))
         if wait.slot >= 0:
-            executor.draft.over.append(wait.slot)
+            executor.draft.over = (*executor.draft.over, wait.slot)
 
     # taking back
 
@@ -439,7 +445,8 @@ class Progress:
         if wait is not None and wait.kind.for_person:
             row = self._executor.rows.get(wait.slot)
             if row is not None and row.answered_at is None:
-                self._executor.draft.closes.append((wait.slot, row.seq))
+                draft = self._executor.draft
+                draft.closes = (*draft.closes, (wait.slot, row.seq))
                 note = self._executor.bodies.encode({"note": "withdrawn"}, "note")
                 self._executor.record(Entry(Kind.NOTE, None, note))
         call = self._steps.pop(request.key, None)

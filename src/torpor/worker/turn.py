@@ -150,6 +150,8 @@ class Turn:
 
     def _take_timers(self) -> None:
         """Give each new timer of the body's loop a key, as any other call."""
+        if self.loop.timers_created == 0:
+            return
         for timer in self.loop.timers:
             if timer.number > self._timers:
                 self._timers = timer.number
@@ -205,7 +207,7 @@ def _has_content(request: Request) -> bool:
     return bool(request.values) and request.values != _NO_ARGUMENTS
 
 
-_NO_ARGUMENTS = {"args": ()}
+_NO_ARGUMENTS: dict[str, Any] = {"args": []}
 
 
 def failure_of(name: str, recorded: dict[str, Any]) -> StepFailed:
