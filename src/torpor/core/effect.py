@@ -69,12 +69,18 @@ class After(Enum):
     """What an exception of a call means."""
 
     FAILED = auto()
+    ASK = auto()
     UNKNOWN = auto()
 
 
 def after_exception(safety: Safety, *, not_done: bool) -> After:
-    """Decide what a raised exception says: only of a `once` effect is it not known whether it acted, unless it says so."""
-    return After.UNKNOWN if safety is Safety.ONCE and not not_done else After.FAILED
+    """Decide what a raised exception says, unless the effect itself says that it did not happen.
+
+    Of a `once` effect nobody knows whether it acted; a `verify` effect has a function to ask before anything is tried again.
+    """
+    if not_done:
+        return After.FAILED
+    return {Safety.ONCE: After.UNKNOWN, Safety.VERIFY: After.ASK}.get(safety, After.FAILED)
 
 
 class Gate(Enum):

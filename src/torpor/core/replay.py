@@ -23,6 +23,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from torpor.core.journal import RESOLVES, Kind
+from torpor.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -109,6 +110,7 @@ class Replay:
         self._records: dict[str, Record] = {}
         self._order: list[Record] = []
         self._next = 0
+        self._named: set[str] = set()
         self._counts: dict[tuple[CallKind, str, bytes], int] = {}
         for entry in entries:
             if entry.key is not None:
@@ -136,6 +138,11 @@ class Replay:
         occurrence = self._counts.get(counted, 0) + 1
         self._counts[counted] = occurrence
         key = call_key(call, occurrence)
+        if call.step_id:
+            if key in self._named:
+                message = f"step_id={call.step_id!r} names two calls of {call.name} in one turn"
+                raise UsageError(message, hint="give each call a step_id of its own, or none")
+            self._named.add(key)
         if not self._records:
             return Asked(key, None, None)
         record = self._records.get(key)

@@ -27,7 +27,7 @@ class RetryPolicy:
 
     def __post_init__(self) -> None:
         """Refuse what makes no sense, with the value."""
-        if self.retries < 0 or self.first_seconds < 0 or self.factor < 1 or self.most_seconds < 0:
+        if not (self.retries >= 0 and self.first_seconds >= 0 and self.factor >= 1 and self.most_seconds >= 0):
             message = f"not a retry policy: {self!r}"
             raise UsageError(message, hint="retries, first_seconds and most_seconds are >= 0, factor >= 1")
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from torpor.core.ids import parse_run, parse_wait, run_name, wait_name
+from torpor.core.ids import code, parse_run, parse_wait, run_name, wait_name
 from torpor.core.journal import RESOLVES, Kind
-from torpor.core.wait import WaitKind
 from torpor.engine import waits
 from torpor.engine.large import read_whole
 from torpor.errors import Conflict, NotFound, UsageError
@@ -14,6 +13,7 @@ from torpor.store import values
 
 if TYPE_CHECKING:
     from torpor.core.journal import Stored
+    from torpor.core.wait import WaitKind
     from torpor.store.protocol import Tx
     from torpor.store.rows import RunRow, WaitRow
 
@@ -99,8 +99,8 @@ def _first(tx: Tx, run_id: int, entry: Stored, refused: Conflict | NotFound) -> 
     """Say who was first, when, and what they decided, as far as the store still knows it."""
     name = wait_name(run_id, entry.seq)
     row = next((w for w in tx.waits([run_id], over=True) if w.seq == entry.seq), None)
-    run, run_id_shown = find_run(tx, run_name("", run_id).lstrip("-"))
-    hint = f"nothing was changed. torpor show {run_id_shown}"
+    run, run_shown = find_run(tx, code(run_id))
+    hint = f"nothing was changed. torpor show {run_shown}"
     said: dict[str, Any] | None = None
     at = 0
     if row is not None and row.answered_at is not None and row.answer is not None:

@@ -225,6 +225,7 @@ class Executor:
             taken=sent.taken,
             messages=sent.messages,
             not_before=sent.not_before,
+            transactional=alone,
         )
         if self._last is not None:
             self._last(proposal)  # what it adds belongs to this proposal, not to the draft

@@ -60,7 +60,8 @@ class Gate:
                 break
             except StoreUnavailable:
                 await asyncio.sleep(_PAUSE)
-                stands = self._standing.look() or await self._standing.restore()
+                # a new connection was opened: nothing read on it counts before the life lock was proven again (G2)
+                stands = (self._standing.look() or await self._standing.restore()) and await self._standing.prove()
         for executor, safety, answer in asked:
             verdict = gate(
                 leases.get(executor.run.id),

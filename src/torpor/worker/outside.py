@@ -33,6 +33,7 @@ class Outside:
         self._worker = worker
         self._store = worker.store
         self._going: set[asyncio.Task[None]] = set()
+        self._acting: dict[int, set[asyncio.Future[Any]]] = {}
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Do something beside the executors; an error in it is logged."""
@@ -44,6 +45,25 @@ class Outside:
         self._going.discard(going)
         if not going.cancelled() and (error := going.exception()) is not None:
             self._worker.log.error("something beside the executors failed", error=repr(error), exc_info=error)
+
+    def keep(self, run_id: int, call: Call) -> None:
+        """Remember an effect that goes on acting although its executor ended: its run's holder is not gone yet."""
+        if call.running is None:
+            return
+        acting = self._acting.setdefault(run_id, set())
+        acting.add(call.running)
+        call.running.add_done_callback(lambda ended: self._stopped(run_id, ended))
+
+    @property
+    def acting(self) -> bool:
+        """Whether an effect acts although its executor ended."""
+        return bool(self._acting)
+
+    def _stopped(self, run_id: int, ended: asyncio.Future[Any]) -> None:
+        acting = self._acting.get(run_id, set())
+        acting.discard(ended)
+        if not acting:
+            self._acting.pop(run_id, None)
 
     # rows
 
@@ -66,29 +86,40 @@ class Outside:
 
     # verify
 
-    async def ask_verify(self, executor: Executor, call: Call, intent: Stored) -> None:
-        """Ask `verify`, but only when the worker that wrote the intent is truly gone: else it may be about to start."""
+    async def ask_verify(self, executor: Executor, call: Call, left: Stored | BaseException) -> None:
+        """Ask `verify` about an intent that was left behind, or about an attempt of ours that raised.
+
+        An intent is asked about only when the worker that wrote it is truly gone: else it may be about to start.
+        """
         definition = call.request.definition
-        body = executor.bodies.decode(intent.body)
+        error = left if isinstance(left, BaseException) else None
         answer, why = CANNOT_TELL, "the worker that began it may still be alive, so looking proves nothing"
-        if await self._gone(int(body.get("worker", 0))) and definition is not None and definition.verify is not None:
+        if isinstance(left, BaseException):
+            gone = True
+        else:
+            gone = await self._gone(executor.run.id, int(executor.bodies.decode(left.body).get("worker", 0)))
+        if gone and definition is not None and definition.verify is not None:
             context = executor.progress.context(call)
             try:
                 said = await self._call(definition.verify, context.key, *call.request.values["args"])
                 answer, why = _answer(said), "its verify function cannot tell"
-            except Exception as error:  # noqa: BLE001 - whatever the author's function raises, nobody knows now
-                why = f"its verify function raised {type(error).__name__}: {error}"
-        self._worker.loop.call_soon(executor.progress.verified, call, answer, why)
+            except Exception as raised:  # noqa: BLE001 - whatever the author's function raises, nobody knows now
+                why = f"its verify function raised {type(raised).__name__}: {raised}"
+        self._worker.loop.call_soon(executor.progress.verified, call, answer, why, error)
 
     async def _call(self, function: Callable[..., Any], *args: Any) -> Any:  # noqa: ANN401 - the author's function
         if inspect.iscoroutinefunction(function):
             return await function(*args)
         return await asyncio.to_thread(function, *args)
 
-    async def _gone(self, worker: int) -> bool:
-        """Whether the worker that wrote an intent is proven gone, or has no lease and no row any more."""
+    async def _gone(self, run_id: int, worker: int) -> bool:
+        """Whether the worker that wrote an intent is proven gone.
+
+        A row of `workers` is removed only when the death is proven or the worker reported that it let everything go, so
+        a missing one is proof.
+        """
         if worker == self._worker.number:
-            return True  # it is this process, and this executor is the only one of the run here
+            return run_id not in self._acting
         rows: list[WorkerRow] | None = None
         while rows is None:
             try:

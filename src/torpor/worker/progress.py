@@ -29,6 +29,7 @@ from torpor.worker.calls import described
 if TYPE_CHECKING:
     from torpor.core.replay import Record
     from torpor.sdk.port import Request
+    from torpor.sdk.steps import Definition
     from torpor.worker.executor import Executor
 
 
@@ -282,10 +283,19 @@ class Progress:
         definition = request.definition
         if definition is None:
             return
-        if after_exception(definition.safety, not_done=isinstance(error, NotDone)) is After.UNKNOWN:
+        verdict = after_exception(definition.safety, not_done=isinstance(error, NotDone))
+        if verdict is After.UNKNOWN:
             self._effects.pop(request.key, None)
             self._unknown(request, f"it raised {type(error).__name__}: {error}")
             return
+        if verdict is After.ASK:
+            call.stage = Stage.ASKING
+            self._worker.ask_verify(self._executor, call, error)
+            return
+        self._again_or_failed(call, definition, error)
+
+    def _again_or_failed(self, call: Call, definition: Definition, error: BaseException) -> None:
+        request = call.request
         now = self._executor.now()
         again_at = definition.retry.again_at(
             attempt=call.attempt, error=type(error).__name__, now=now, spread=spread_of(request.key)
@@ -316,9 +326,12 @@ class Progress:
         elif _safety(request) is Safety.TRANSACTIONAL:
             self._effects[key] = call
             self._worker.transactional(self._executor, call)
-        else:
+        elif _safety(request) is Safety.KEYED:
             self._effects[key] = call
             self._ask_gate(call)
+        else:
+            self._record_intent(request, call.attempt)
+            self._executor.submit()
 
     # effects
 
@@ -373,16 +386,21 @@ class Progress:
             call.stage = Stage.RUNNING
             self._run(call)
 
-    def verified(self, call: Call, answer: Answer, why: str) -> None:
-        """Take what `verify` said of an effect whose outcome was not recorded."""
+    def verified(self, call: Call, answer: Answer, why: str, error: BaseException | None) -> None:
+        """Take what `verify` said of an effect whose outcome was not recorded, or which raised `error`.
+
+        One that certainly did not happen is done under an intent of its own: under the old one, whoever finds it later
+        could believe its writer gone while this attempt is about to start (G4, found by the exploration).
+        """
         if self._executor.ended:
             return
         if answer.done:
             call.stage = Stage.RECORDING
             self._succeeded(call.request, answer.result, call.attempt)
+        elif answer.certain and error is not None and call.request.definition is not None:
+            self._again_or_failed(call, call.request.definition, error)
         elif answer.certain:
-            call.attempt += 1
-            self._ask_gate(call)
+            self._record_intent(call.request, call.attempt + 1)
         else:
             self._effects.pop(call.request.key, None)
             self._unknown(call.request, why)
@@ -466,6 +484,9 @@ class Progress:
         self.cancel_steps()
         self._pending.clear()
         self._waiting.clear()
+        for call in self._effects.values():
+            if call.running is not None and not call.running.done():
+                self._worker.outside.keep(self._executor.run.id, call)
 
 
 def _safety(request: Request) -> Safety:

@@ -38,11 +38,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from torpor.core.commit import Proposal
+    from torpor.core.journal import Stored
     from torpor.core.lease import Lease
     from torpor.errors import LeaseLost
     from torpor.sdk.app import Flow
     from torpor.store.protocol import LifeLock, Listener, Store, Tx
     from torpor.store.rows import WorkerRow
+    from torpor.worker.progress import Call
 
 TICK_SECONDS = 1.0
 CLAIM_AT_ONCE = 200
@@ -140,12 +142,14 @@ class Worker:
             executor.lost("the worker ended")
         for close in self._closing:
             await asyncio.to_thread(close)
-        if not self.standing.gone:
+        letting_go = not self.standing.gone and not self.outside.acting
+        if letting_go:
             try:
                 await self.store.transact(lambda tx: tx.drop_workers([self.number]))
             except StoreError as error:
                 self.log.warning("the worker's row stays until its death is proven", error=error.message)
-        self.life.release()
+        if letting_go or self.standing.gone:
+            self.life.release()  # otherwise the process keeps it: an effect still acts, so its holder is not gone
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def stop(self) -> None:
@@ -359,15 +363,15 @@ class Worker:
         """Read rows of a run's state and call `here` from a plain callback."""
         self.outside.read_rows(executor, field, first, most, here)
 
-    def ask_verify(self, executor: Executor, call: Any, intent: Any) -> None:  # noqa: ANN401 - progress.Call, Stored
-        """Ask an effect's `verify` what became of its last attempt."""
-        self.outside.spawn(self.outside.ask_verify(executor, call, intent))
+    def ask_verify(self, executor: Executor, call: Call, left: Stored | BaseException) -> None:
+        """Ask an effect's `verify` what became of its last attempt: an intent that was left, or an exception."""
+        self.outside.spawn(self.outside.ask_verify(executor, call, left))
 
-    def transactional(self, executor: Executor, call: Any) -> None:  # noqa: ANN401 - progress.Call
+    def transactional(self, executor: Executor, call: Call) -> None:
         """Run a transactional effect inside a commit of its own."""
         self.outside.spawn(self.outside.transactional(executor, call))
 
-    def settle_late(self, executor: Executor, call: Any, result: Any, error: BaseException | None) -> None:  # noqa: ANN401
+    def settle_late(self, executor: Executor, call: Call, result: Any, error: BaseException | None) -> None:  # noqa: ANN401
         """Settle the unknown that this attempt left behind."""
         self.outside.spawn(self.outside.settle_late(executor, call, result, error))
 

@@ -1,0 +1,255 @@
+"""Runs as lines: the state of each with its reason (G13), since when, and what comes next.
+
+Two words are for people only: **asleep** is `waiting` without an open wait for a person, **needs you** is `waiting` with one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from torpor.core.ids import run_name, wait_name
+from torpor.core.replay import shown
+from torpor.core.run import Flag, State
+from torpor.core.wait import WaitKind
+from torpor.engine.large import named_blobs, whole
+from torpor.errors import UsageError
+from torpor.store import values
+from torpor.store.rows import RunFilter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from torpor.core.journal import Stored
+    from torpor.core.lease import Lease
+    from torpor.store.protocol import Tx
+    from torpor.store.rows import ProgramRow, RunRow, StateRow, WaitRow
+
+MOST = 200
+"""No list is longer."""
+COUNTED = 10_000
+"""Counts end here; beyond it is "more than"."""
+NEXT_TO_WAKE = 5
+_EVER = 2**62
+WORDS = {
+    State.READY: "ready",
+    State.RUNNING: "running",
+    State.COMPLETED: "completed",
+    State.FAILED: "failed",
+    State.CANCELLED: "cancelled",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class WaitLine:
+    """An open wait of a run: its id, what kind it is, what it is for, and until when."""
+
+    wait: str
+    kind: str
+    title: str
+    opened_at: int | None
+    due_at: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunLine:
+    """One run. `state` is what programs see, `shown` what people read: one of ready, running, asleep, needs you, ..."""
+
+    run: str
+    program: str
+    version: int
+    state: str
+    shown: str
+    reason: str
+    since_at: int
+    next_at: int | None
+    next_is: str
+    """What `next_at` is: `wakes`, `expires`, `lease`, or empty."""
+    created_at: int
+    turn: int
+    stretches: int
+    takeovers: int
+    worker: str | None
+    cancelling: bool
+    waits: list[WaitLine] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """A list of runs, and how many there are of each state; `asleep_more` sleep and are not in the list."""
+
+    at: int
+    runs: list[RunLine]
+    counts: dict[str, int]
+    asleep_more: int
+    counted_to: int = COUNTED
+
+
+def fleet(tx: Tx, *, limit: int = 50, ended: int = 3) -> Fleet:
+    """Return what is not asleep, the next to wake, and the runs that ended last; people's first (page.md, section 5)."""
+    limit = min(limit, MOST)
+    people = sorted({wait.run_id for wait in tx.people_waits(limit=limit)})
+    found = dict(tx.get_runs(people))
+    active = tx.list_runs(RunFilter([State.READY, State.RUNNING], limit=limit))
+    waking = tx.get_runs(tx.due_runs(before=_EVER, limit=NEXT_TO_WAKE + len(people))).values()
+    asleep = [run for run in waking if run.id not in found][:NEXT_TO_WAKE]
+    newest = [run for run in tx.list_runs(RunFilter([State.WAITING], limit=NEXT_TO_WAKE)) if run.id not in found]
+    past = tx.list_runs(RunFilter([State.COMPLETED, State.FAILED, State.CANCELLED], limit=ended)) if ended else []
+    for run in (*active, *asleep, *newest, *past):
+        found.setdefault(run.id, run)
+    lines = sorted(run_lines(tx, list(found.values())), key=_rank)
+    counts = {state.word: count for state, count in tx.count_runs(list(State), most=COUNTED).items()}
+    listed = sum(line.state == "waiting" for line in lines)
+    return Fleet(tx.now(), lines, counts, max(0, counts["waiting"] - listed))
+
+
+_ORDER = ("needs you", "running", "ready", "asleep", "failed", "cancelled", "completed")
+
+
+def _rank(line: RunLine) -> tuple[int, int, int]:
+    soonest = line.next_at if line.next_at is not None and line.shown == "asleep" else _EVER
+    return _ORDER.index(line.shown), soonest, -line.since_at
+
+
+def listed(
+    tx: Tx, *, states: Sequence[State] | None = None, program: str | None = None, limit: int = 50, before: int | None = None
+) -> list[RunLine]:
+    """Return the newest runs that pass a filter. Raises UsageError for an unknown program."""
+    programs = None
+    if program is not None:
+        known = tx.programs()
+        programs = [row.id for row in known if row.name == program]
+        if not programs:
+            has = ", ".join(sorted({row.name for row in known})) or "none yet"
+            raise UsageError(f'no program named "{program}" (the store has: {has})')
+    rows = tx.list_runs(RunFilter(list(states) if states is not None else None, programs, before, min(limit, MOST)))
+    return run_lines(tx, rows)
+
+
+def run_lines(tx: Tx, runs: Sequence[RunRow]) -> list[RunLine]:
+    """Return a line for each run, in order. Everything is read in a few batches."""
+    ids = sorted(run.id for run in runs)
+    leases = tx.leases([run.id for run in runs if run.state is State.RUNNING]) if ids else {}
+    waits: dict[int, list[WaitRow]] = {}
+    for wait in tx.waits([run.id for run in runs if not run.state.final]) if ids else []:
+        waits.setdefault(wait.run_id, []).append(wait)
+    heads = {run.id: leases[run.id].head if run.id in leases else run.head for run in runs}
+    places = [(run_id, head) for run_id, head in heads.items() if head]
+    places += [(w.run_id, w.seq) for rows in waits.values() for w in rows if w.kind.for_person]
+    reading = _Reading(
+        {row.id: row for row in tx.programs()},
+        {row.id: row.name for row in tx.workers()} if leases else {},
+        leases,
+        waits,
+        tx.entries(sorted(set(places))) if places else {},
+        tx.states(ids) if ids else {},
+        heads,
+        tx.now(),
+    )
+    failed = [reading.entries[place] for run in runs if run.state is State.FAILED and (place := (run.id, run.head)) in reading.entries]
+    named = named_blobs(entry.body for entry in failed)
+    reading.packed = tx.get_blobs(named) if named else {}
+    return [reading.line(run) for run in runs]
+
+
+@dataclass(slots=True)
+class _Reading:
+    """What was read for a batch of runs."""
+
+    programs: dict[int, ProgramRow]
+    workers: dict[int, str]
+    leases: dict[int, Lease]
+    waits: dict[int, list[WaitRow]]
+    entries: dict[tuple[int, int], Stored]
+    states: dict[int, StateRow]
+    heads: dict[int, int]
+    now: int
+    packed: dict[bytes, bytes] = field(default_factory=dict)
+
+    def line(self, run: RunRow) -> RunLine:
+        program = self.programs.get(run.program)
+        name = program.name if program is not None else "?"
+        lease = self.leases.get(run.id)
+        open_waits = [w for w in self.waits.get(run.id, []) if w.answered_at is None]
+        people = [w for w in open_waits if w.kind.for_person]
+        cancelling = not run.state.final and Flag.CANCEL in (run.flags | (lease.flags if lease is not None else Flag.NONE))
+        turn = self.states[run.id].turn if run.id in self.states else 1
+        worker = self.workers.get(lease.worker, f"worker {lease.worker}") if lease is not None else None
+        display = WORDS.get(run.state) or ("needs you" if people else "asleep")
+        next_at, next_is = self._next(run, lease, people)
+        return RunLine(
+            run_name(name, run.id),
+            name,
+            program.version if program is not None else 0,
+            run.state.word,
+            display,
+            self._reason(run, open_waits, people, f"turn {turn} on {worker}" if worker is not None else ""),
+            self._since(run),
+            next_at,
+            next_is,
+            run.created_at,
+            turn,
+            run.epoch,
+            run.takeovers,
+            worker,
+            cancelling,
+            [self.wait_line(w) for w in open_waits],
+        )
+
+    def wait_line(self, wait: WaitRow) -> WaitLine:
+        entry = self.entries.get((wait.run_id, wait.seq))
+        title = asked(wait, entry)
+        opened_at = entry.at if entry is not None else None
+        return WaitLine(wait_name(wait.run_id, wait.seq), wait.kind.word, title, opened_at, wait.due_at)
+
+    def _reason(self, run: RunRow, open_waits: Sequence[WaitRow], people: Sequence[WaitRow], running: str) -> str:
+        if run.state is State.RUNNING:
+            return running
+        if run.state is State.FAILED:
+            entry = self.entries.get((run.id, run.head))
+            return failure(whole(entry.body, self.packed)) if entry is not None and entry.body else ""
+        if run.state is not State.WAITING:
+            return ""
+        if run.epoch == 0 and not open_waits:
+            return "starts later"
+        return " or ".join(self.wait_line(wait).title for wait in people or open_waits)
+
+    def _since(self, run: RunRow) -> int:
+        """Return since when it is as it is: its last entry, or for a ready run when it became ready."""
+        if run.state is State.READY and run.due_at is not None:
+            return min(run.due_at, self.now)
+        entry = self.entries.get((run.id, self.heads[run.id]))
+        return entry.at if entry is not None else run.created_at
+
+    def _next(self, run: RunRow, lease: Lease | None, people: Sequence[WaitRow]) -> tuple[int | None, str]:
+        if lease is not None:
+            return lease.expires_at, "lease"
+        if run.state is not State.WAITING:
+            return None, ""
+        expiring = [wait.due_at for wait in people if wait.due_at is not None]
+        if people and expiring:
+            return min(expiring), "expires"
+        return run.due_at, "wakes" if run.due_at is not None else ""
+
+
+def asked(wait: WaitRow, entry: Stored | None) -> str:
+    """Return what a wait is for, with the verb that ends it: `approve Send it?`, `settle publish#1`."""
+    if wait.kind is WaitKind.APPROVAL:
+        return f"approve {wait.title}"
+    if wait.kind is WaitKind.ATTENTION and entry is not None and entry.key is not None:
+        return f"settle {shown(entry.key)}"
+    return wait.title
+
+
+def failure(body: bytes) -> str:
+    """Return one line about a recorded error: `ValueError: no such order (shop.py:12)`."""
+    recorded: Any = values.plain(body)
+    if not isinstance(recorded, dict):
+        return str(recorded)
+    where = f" ({recorded['where']})" if recorded.get("where") else ""
+    return f"{recorded.get('kind', 'error')}: {recorded.get('detail', '')}{where}"
+
+
+def one(tx: Tx, runs: Iterable[RunRow]) -> RunLine:
+    """Return the line of a single run."""
+    return run_lines(tx, list(runs))[0]

@@ -1,0 +1,114 @@
+"""The inbox: every open wait for a person, with everything that is needed to decide it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from torpor.core.ids import run_name, wait_name
+from torpor.core.wait import WaitKind
+from torpor.engine.decisions import find_wait
+from torpor.engine.large import named_blobs, whole
+from torpor.engine.queries.fleet import MOST, asked
+from torpor.errors import NotFound
+from torpor.store import values
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torpor.core.journal import Stored
+    from torpor.store.protocol import Tx
+    from torpor.store.rows import WaitRow
+
+
+@dataclass(frozen=True, slots=True)
+class InboxItem:
+    """An open wait for a person. `asks` is settle, approve or trouble; `digest` binds an approval to `content` (G10)."""
+
+    wait: str
+    asks: str
+    what: str
+    run: str
+    opened_at: int
+    expires_at: int | None
+    digest: str
+    content: Any
+    """The whole content of the entry that opened it, as people see it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inbox:
+    """What needs a person, oldest first. `more`: the list was cut."""
+
+    at: int
+    items: list[InboxItem]
+    more: bool
+
+
+def inbox(tx: Tx, *, limit: int = 100) -> Inbox:
+    """Return every open wait for a person, a bounded number."""
+    limit = min(limit, MOST)
+    rows = tx.people_waits(limit=limit + 1)
+    items = sorted(_items(tx, rows[:limit]), key=lambda item: item.opened_at)
+    return Inbox(tx.now(), items, len(rows) > limit)
+
+
+def item(tx: Tx, wait: str) -> InboxItem:
+    """Return one wait by its id. Raises NotFound if it is over or answered."""
+    run_id, seq = find_wait(tx, wait)
+    row = next((w for w in tx.waits([run_id]) if w.seq == seq and w.kind.for_person), None)
+    if row is None or row.answered_at is not None:
+        message = f"{wait_name(run_id, seq)} is over, or was never a wait for a person"
+        raise NotFound(message, hint="torpor inbox lists what is open")
+    return _items(tx, [row])[0]
+
+
+def _items(tx: Tx, rows: Sequence[WaitRow]) -> list[InboxItem]:
+    if not rows:
+        return []
+    entries = tx.entries([(row.run_id, row.seq) for row in rows])
+    runs = tx.get_runs(sorted({row.run_id for row in rows}))
+    programs = {row.id: row.name for row in tx.programs()}
+    named = named_blobs(entry.body for entry in entries.values())
+    packed = tx.get_blobs(named) if named else {}
+    found = []
+    for row in rows:
+        entry = entries.get((row.run_id, row.seq))
+        content = values.plain(whole(entry.body, packed)) if entry is not None and entry.body else {}
+        run = runs.get(row.run_id)
+        found.append(
+            InboxItem(
+                wait_name(row.run_id, row.seq),
+                _asks(row, entry),
+                _what(row, entry, content),
+                run_name(programs.get(run.program, "?") if run is not None else "?", row.run_id),
+                entry.at if entry is not None else 0,
+                row.due_at,
+                str(content.get("digest", "")),
+                content,
+            )
+        )
+    return found
+
+
+def _asks(row: WaitRow, entry: Stored | None) -> str:
+    if row.kind is WaitKind.APPROVAL:
+        return "approve"
+    return "settle" if entry is not None and entry.key is not None else "trouble"
+
+
+def _what(row: WaitRow, entry: Stored | None, content: dict[str, Any]) -> str:
+    if row.kind is WaitKind.APPROVAL:
+        return row.title
+    if entry is None or entry.key is None:
+        return row.title
+    return f"{asked(row, entry).removeprefix('settle ')} {arguments(content)}".rstrip()
+
+
+def arguments(content: dict[str, Any]) -> str:
+    """Return a call's arguments in one line: `88121 usd=40.0`."""
+    from orjson import dumps
+
+    words = [dumps(value).decode() for value in content.get("args", ())]
+    words += [f"{name}={dumps(value).decode()}" for name, value in (content.get("more") or {}).items()]
+    return " ".join(words)
