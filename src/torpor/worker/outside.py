@@ -133,11 +133,11 @@ class Outside:
 
     async def transactional(self, executor: Executor, call: Call) -> None:
         """Run the effect in the transaction that records it, never in a shared batch (G6)."""
-        while executor.in_flight and not executor.ended:
+        while executor.commits.pending and not executor.ended:
             await asyncio.sleep(0)
         if executor.ended or not (self._worker.standing.ok() or await self._worker.standing.restore()):
             return
-        proposal = executor.build(alone=True)
+        proposal = executor.commits.build(alone=True)
         if proposal is None:
             return
         definition, request = call.request.definition, call.request
@@ -157,11 +157,11 @@ class Outside:
         except Exception as error:  # noqa: BLE001 - the author's, rolled back with everything
             self._worker.loop.call_soon(self._raised, executor, call, error)
         else:
-            self._worker.loop.call_soon(executor.committed, proposal, reply)
+            self._worker.loop.call_soon(executor.commits.committed, proposal, reply)
 
     def _raised(self, executor: Executor, call: Call, error: Exception) -> None:
         if not executor.ended:
-            executor.take_back()
+            executor.commits.take_back()
             executor.progress.failed(call, error)
             executor.go_on()
 

@@ -81,6 +81,18 @@ class Progress:
         return bool(self._effects)
 
     @property
+    def effects_unresolved(self) -> bool:
+        """Whether an effect of this turn has no outcome yet, those included that wait for a retry or for a person."""
+        if self._effects:
+            return True
+        turn = self._executor.turn
+        return turn is not None and any(request.kind is CallKind.EFFECT for request in turn.open.values())
+
+    def forget_unsent(self) -> None:
+        """Forget effects whose intent was not sent yet."""
+        self._effects = {key: call for key, call in self._effects.items() if call.stage is not Stage.INTENT}
+
+    @property
     def effects_past_gate(self) -> bool:
         """Whether an effect is acting, or its outcome is being recorded."""
         return any(call.stage in {Stage.RUNNING, Stage.RECORDING} for call in self._effects.values())
@@ -196,8 +208,8 @@ class Progress:
             "due_at": due_at,
             "digest": values.digest(request.values, path="approval").hex(),
         }
-        executor.record(Entry(Kind.WAIT, request.key, executor.bodies.encode(shown_value, "approval")))
-        slot = executor.open_wait(WaitKind.APPROVAL, due_at, title)
+        executor.commits.record(Entry(Kind.WAIT, request.key, executor.bodies.encode(shown_value, "approval")))
+        slot = executor.commits.open_wait(WaitKind.APPROVAL, due_at, title)
         self._waiting[request.key] = Open(request.key, WaitKind.APPROVAL, title, due_at, slot=slot)
 
     def _send(self, request: Request) -> None:
@@ -208,8 +220,8 @@ class Progress:
         except TorporError as error:
             self._fail(request.key, error, 1)
             return
-        executor.message(NewMessage(target, request.name, self._key(request), body))
-        executor.record(Entry(Kind.OUTCOME, request.key, None))
+        executor.commits.message(NewMessage(target, request.name, self._key(request), body))
+        executor.commits.record(Entry(Kind.OUTCOME, request.key, None))
 
     # running
 
@@ -275,7 +287,7 @@ class Progress:
         except UnstorableValue as error:
             self._fail(request.key, error, attempt)
             return
-        self._executor.record(Entry(Kind.OUTCOME, request.key, body))
+        self._executor.commits.record(Entry(Kind.OUTCOME, request.key, body))
 
     def failed(self, call: Call, error: BaseException) -> None:
         """Take a failed attempt: again later, failed for good, or unknown."""
@@ -305,12 +317,12 @@ class Progress:
             return
         self._effects.pop(request.key, None)
         note = {"note": "attempt", "attempt": call.attempt, "again_at": again_at, **described(error)}
-        self._executor.record(Entry(Kind.NOTE, request.key, self._executor.bodies.encode(note, "note")))
+        self._executor.commits.record(Entry(Kind.NOTE, request.key, self._executor.bodies.encode(note, "note")))
         self._waiting[request.key] = Open(request.key, WaitKind.RETRY, request.name, due_at=again_at)
 
     def _fail(self, key: str, error: BaseException, attempts: int) -> None:
         body = self._executor.bodies.encode({**described(error), "attempts": attempts}, "error")
-        self._executor.record(Entry(Kind.FAILURE, key, body))
+        self._executor.commits.record(Entry(Kind.FAILURE, key, body))
 
     def retry(self, key: str) -> None:
         """Try a call again whose pause is over."""
@@ -331,7 +343,7 @@ class Progress:
             self._ask_gate(call)
         else:
             self._record_intent(request, call.attempt)
-            self._executor.submit()
+            self._executor.commits.submit()
 
     # effects
 
@@ -349,7 +361,7 @@ class Progress:
         except UnstorableValue as error:
             self._fail(request.key, error, attempt)
             return
-        executor.record(Entry(Kind.INTENT, request.key, body))
+        executor.commits.record(Entry(Kind.INTENT, request.key, body))
         self._effects[request.key] = Call(request, attempt, Stage.INTENT)
 
     def durable(self, entry: Entry, seq: int) -> None:
@@ -357,8 +369,8 @@ class Progress:
         call = self._effects.get(entry.key or "")
         if entry.kind is Kind.INTENT and call is not None and call.stage is Stage.INTENT:
             call.intent_seq = seq
-            if self._executor.cancelling or self._executor.draining:
-                del self._effects[call.request.key]  # it never started; the next holder, if any, finds its intent
+            if self._executor.cancelling:
+                del self._effects[call.request.key]  # it never started, and the run ends
             else:
                 self._ask_gate(call)
 
@@ -417,8 +429,8 @@ class Progress:
             "key": self._key(request),
             **request.values,
         }
-        executor.record(Entry(Kind.WAIT, request.key, executor.bodies.encode(body, "trouble")))
-        slot = executor.open_wait(WaitKind.ATTENTION, None, f"did {shown(request.key)} happen?")
+        executor.commits.record(Entry(Kind.WAIT, request.key, executor.bodies.encode(body, "trouble")))
+        slot = executor.commits.open_wait(WaitKind.ATTENTION, None, f"did {shown(request.key)} happen?")
         self._waiting[request.key] = Open(request.key, WaitKind.ATTENTION, request.name, slot=slot)
 
     # deciding
@@ -439,21 +451,21 @@ class Progress:
                 "at": delivery.at,
                 "expired": not delivery.decided,
             }
-            executor.record(Entry(Kind.CONSUMED, wait.key, executor.bodies.encode(value, "decision")))
+            executor.commits.record(Entry(Kind.CONSUMED, wait.key, executor.bodies.encode(value, "decision")))
             if not delivery.decided and row is not None:
-                executor.draft.closes = (*executor.draft.closes, (wait.slot, row.seq))
+                executor.commits.draft.closes = (*executor.commits.draft.closes, (wait.slot, row.seq))
                 self._waiting[wait.key] = wait  # until the close is durable: a decision may have come first
                 return
         elif "happened" in answer:
             body = executor.bodies.encode(answer["happened"], "the result a person gave")
-            executor.record(Entry(Kind.OUTCOME, wait.key, body))
+            executor.commits.record(Entry(Kind.OUTCOME, wait.key, body))
         elif answer.get("again") and request is not None:
             self._record_intent(request, self._attempts.get(wait.key, 1) + 1)
         else:
             text = str(answer.get("fail") or "a person said that it failed")
-            executor.record(Entry(Kind.FAILURE, wait.key, executor.bodies.encode({"kind": "Settled", "detail": text}, "error")))
+            executor.commits.record(Entry(Kind.FAILURE, wait.key, executor.bodies.encode({"kind": "Settled", "detail": text}, "error")))
         if wait.slot >= 0:
-            executor.draft.over = (*executor.draft.over, wait.slot)
+            executor.commits.draft.over = (*executor.commits.draft.over, wait.slot)
 
     # taking back
 
@@ -463,10 +475,10 @@ class Progress:
         if wait is not None and wait.kind.for_person:
             row = self._executor.rows.get(wait.slot)
             if row is not None and row.answered_at is None:
-                draft = self._executor.draft
+                draft = self._executor.commits.draft
                 draft.closes = (*draft.closes, (wait.slot, row.seq))
                 note = self._executor.bodies.encode({"note": "withdrawn"}, "note")
-                self._executor.record(Entry(Kind.NOTE, None, note))
+                self._executor.commits.record(Entry(Kind.NOTE, None, note))
         call = self._steps.pop(request.key, None)
         if call is not None and call.running is not None:
             call.running.cancel()

@@ -27,7 +27,7 @@ from torpor.store.rows import NewWorker
 from torpor.worker.bodies import Secrets
 from torpor.worker.calls import Calls
 from torpor.worker.committer import Committer
-from torpor.worker.executor import Executor
+from torpor.worker.executor import LINGER_SECONDS, Executor
 from torpor.worker.gate import Gate
 from torpor.worker.lines import logger
 from torpor.worker.outside import Outside
@@ -77,6 +77,8 @@ class Worker:
         self.concurrency = concurrency
         self.lease_seconds = lease_seconds
         self.until_idle = until_idle
+        self.linger_seconds = LINGER_SECONDS
+        """How long a run stays for a timer that is due soon."""
         self.drain_seconds = drain_seconds
         self.secrets = Secrets(secret)
         self.log = logger("worker", worker=self.name)
@@ -262,7 +264,7 @@ class Worker:
             if executor is None:
                 continue
             if news.lease is None or (news.lease.token, news.lease.epoch) != (executor.lease.token, executor.lease.epoch):
-                if not executor.in_flight:
+                if not executor.commits.pending:
                     executor.lost("the lease is somebody else's")
                 continue
             executor.bodies.learn(news.blobs)
@@ -287,11 +289,11 @@ class Worker:
                 continue
             row = rows.get(run_id)
             if row is None:
-                if not executor.in_flight:
+                if not executor.commits.pending:
                     executor.lost("the lease could not be renewed: it was taken")
             elif row.flags & 1 and not executor.cancelling:
                 self.look_at(executor)
-            elif stranger_wrote(row.head, sent_head=executor.head, in_flight=executor.in_flight):
+            elif stranger_wrote(row.head, sent_head=executor.head, in_flight=executor.commits.pending):
                 self.look_at(executor)  # the answer of a commit may just have come: read again before judging (G2)
 
     async def _recheck(self) -> None:

@@ -146,8 +146,8 @@ def run_lines(tx: Tx, runs: Sequence[RunRow]) -> list[RunLine]:
         heads,
         tx.now(),
     )
-    failed = [reading.entries[place] for run in runs if run.state is State.FAILED and (place := (run.id, run.head)) in reading.entries]
-    named = named_blobs(entry.body for entry in failed)
+    ends = {(run.id, run.head) for run in runs if run.state is State.FAILED}
+    named = named_blobs(entry.body for place, entry in reading.entries.items() if place in ends)
     reading.packed = tx.get_blobs(named) if named else {}
     return [reading.line(run) for run in runs]
 

@@ -35,7 +35,10 @@ class PostgresListener:
     """A subscription."""
 
     def __init__(self, place: Place, channel: str, heard: Callable[[str], None]) -> None:
-        """Start to listen; `heard` is called from this listener's thread."""
+        """Start to listen; `heard` is called from this listener's thread.
+
+        `listening` is set while hints are heard, `hearings` counts how often that began.
+        """
         self._place = place
         self._channel = channel
         self._heard = heard
@@ -43,6 +46,7 @@ class PostgresListener:
         self._wake, self._woken = socket.socketpair()
         self._closed = False
         self.listening = threading.Event()
+        self.hearings = 0
         self._thread = threading.Thread(target=self._loop, name="torpor-listen", daemon=True)
         self._thread.start()
 
@@ -82,6 +86,7 @@ class PostgresListener:
         self._hear(seat)
         if self._probe:
             _log.warning("hints do not arrive through %s (a pooler?): polling only", self._place.words)
+        self.hearings += 1
         self.listening.set()
         while not self._closed:
             readable, _, _ = select.select([seat.connection.fileno(), self._woken.fileno()], [], [], _ASK_SECONDS)

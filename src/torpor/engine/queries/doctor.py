@@ -1,0 +1,230 @@
+"""What the doctor says: a line per subject, worst first, each with the command that helps. Pure: facts in, lines out."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from torpor.engine.queries.facts import AHEAD_MICROS, LEASE_MICROS, Facts
+from torpor.engine.queries.spoken import duration, plural, size
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torpor.engine.queries.facts import InFlight
+    from torpor.store.rows import WorkerRow
+
+_NAMED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What is known of the database itself: its kind and address, its bytes (None: not asked), its schema.
+
+    `damage` is the first complaint of the database's own check, empty if there is none, None if it was not made.
+    """
+
+    kind: str
+    where: str
+    version: str
+    schema: int
+    bytes: int | None = None
+    wal_bytes: int | None = None
+    damage: str | None = None
+
+
+class DoctorLine(NamedTuple):
+    """One subject. `level` is ok, warn or error; `hint` is the next step, or empty."""
+
+    level: str
+    subject: str
+    text: str
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerLine:
+    """A worker process: `answering`, `silent` (not heard of for two leases) or `lost` (proven gone)."""
+
+    worker: str
+    pid: int
+    state: str
+    seen_at: int
+    runs: int
+    programs: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """Everything the doctor found."""
+
+    at: int
+    safe_to_stop: bool
+    safe_to_stop_text: str
+    lines: list[DoctorLine]
+    workers: list[WorkerLine]
+    in_flight: list[InFlight]
+    counts: dict[str, int]
+    place: Place
+
+    @property
+    def errors(self) -> int:
+        """How many lines are errors."""
+        return sum(line.level == "error" for line in self.lines)
+
+    @property
+    def warnings(self) -> int:
+        """How many lines are warnings."""
+        return sum(line.level == "warn" for line in self.lines)
+
+
+def diagnose(found: Facts, place: Place, gone: frozenset[int]) -> Diagnosis:
+    """Say what the facts mean. `gone` are the numbers of workers that are proven gone."""
+    workers = [_worker(found, row, gone) for row in found.workers]
+    living = {row.id for row, line in zip(found.workers, workers, strict=True) if line.state == "answering"}
+    lines = [
+        _store(place),
+        _clock(found, place),
+        *_workers(found, workers),
+        _queue(found, living),
+        *_timers(found, living),
+        *_effects(found),
+        _people(found),
+        *_failed(found),
+    ]
+    order = {"error": 0, "warn": 1, "ok": 2}
+    text = _safe(found)
+    return Diagnosis(
+        found.at,
+        not found.in_flight,
+        text,
+        sorted(lines, key=lambda line: order[line.level]),
+        workers,
+        found.in_flight,
+        found.counts,
+        place,
+    )
+
+
+def _worker(found: Facts, row: WorkerRow, gone: frozenset[int]) -> WorkerLine:
+    silent = found.at - row.seen_at > 2 * LEASE_MICROS
+    state = "lost" if row.id in gone else "silent" if silent else "answering"
+    programs = sorted({found.programs.get(number, "?") for number in json.loads(row.programs)})
+    return WorkerLine(row.name, row.pid, state, row.seen_at, found.runs_of.get(row.id, 0), programs)
+
+
+def _safe(found: Facts) -> str:
+    if not found.in_flight:
+        return "yes, no effect is in flight"
+    first = found.in_flight[0]
+    others = f", and {plural(len(found.in_flight) - 1, 'other')}" if len(found.in_flight) > 1 else ""
+    since = duration(found.at - first.since_at)
+    return f"no, {first.effect} ({first.safety}) of {first.run} is in flight on {first.worker}, {since}{others}"
+
+
+def _store(place: Place) -> DoctorLine:
+    parts = [f"{place.version}, {place.where}"]
+    if place.bytes is not None:
+        parts.append(size(place.bytes))
+    if place.wal_bytes is not None:
+        parts.append(f"WAL {size(place.wal_bytes)}")
+    parts.append(f"schema {place.schema}")
+    if place.damage:
+        hint = "keep the file; restore a backup, or `sqlite3 FILE .recover` into a new one"
+        return DoctorLine("error", "store", f"{place.where} is damaged: {place.damage}", hint)
+    if place.damage is not None:
+        parts.append("checked, whole")
+    return DoctorLine("ok", "store", ", ".join(parts))
+
+
+def _clock(found: Facts, place: Place) -> DoctorLine:
+    if found.ahead_micros <= AHEAD_MICROS:
+        return DoctorLine("ok", "clock", "stored times and the clock agree")
+    ahead = duration(found.ahead_micros)
+    if place.kind == "sqlite":
+        text = f"stored times are {ahead} ahead of this machine's clock: leases of lost workers do not end"
+        return DoctorLine("error", "clock", text, "set the clock right, then torpor doctor --reset-clock")
+    return DoctorLine("error", "clock", f"stored times are {ahead} ahead of the server's clock", "set the server's clock right")
+
+
+def _workers(found: Facts, workers: Sequence[WorkerLine]) -> list[DoctorLine]:
+    answering = [line for line in workers if line.state == "answering"]
+    names = _some([line.worker for line in answering])
+    text = f"{len(answering)} answering ({names})" if answering else "none answering"
+    lines = [DoctorLine("ok", "workers", text)]
+    for line in workers:
+        seen = duration(found.at - line.seen_at)
+        if line.state == "lost" and line.runs:
+            hint = "torpor worker APP.py takes them over" if not answering else "they are taken over within moments"
+            lines.append(DoctorLine("warn", "workers", f"{line.worker} lost with {plural(line.runs, 'run')}", hint))
+        elif line.state == "silent":
+            text = f"{line.worker} not heard of for {seen}, holds {plural(line.runs, 'run')}"
+            lines.append(DoctorLine("warn", "workers", text, "its runs are freed when their leases end"))
+    return lines
+
+
+def _queue(found: Facts, living: set[int]) -> DoctorLine:
+    ready = found.counts["ready"]
+    if not ready:
+        return DoctorLine("ok", "queue", "nothing is ready and waits for a worker")
+    oldest = duration(found.at - found.ready_since_at) if found.ready_since_at is not None else "?"
+    served = {number for row in found.workers if row.id in living for number in json.loads(row.programs)}
+    unserved = {number: count for number, count in found.ready_of.items() if number not in served}
+    text = f"{plural(ready, 'run')} ready, oldest {oldest}"
+    if not living:
+        return DoctorLine("warn", "queue", f"{text}; 0 workers connected", "torpor worker APP.py")
+    if unserved:
+        named = _some([found.programs.get(number, "?") for number in unserved])
+        return DoctorLine("warn", "queue", f"{text}; no living worker serves {named}", "torpor worker APP.py, the app that has it")
+    return DoctorLine("ok", "queue", text)
+
+
+def _timers(found: Facts, living: set[int]) -> list[DoctorLine]:
+    """Say what nobody moves. A dead worker's row may outlive it; a living one has a waker beside it."""
+    hint = "" if living else "torpor worker APP.py"
+    lines = []
+    if found.overdue:
+        text = f"{plural(len(found.overdue), 'run')} past the time to wake: {_some(found.overdue)}"
+        lines.append(DoctorLine("error" if living else "warn", "timers", text, hint or "restart the worker: its waker is stuck"))
+    if found.expired:
+        text = f"{plural(len(found.expired), 'lease')} ended and not taken over: {_some(found.expired)}"
+        lines.append(DoctorLine("warn", "leases", text, hint))
+    if not lines and found.next_due_at is not None:
+        lines.append(DoctorLine("ok", "timers", f"the next run wakes in {duration(found.next_due_at - found.at)}"))
+    return lines
+
+
+def _effects(found: Facts) -> list[DoctorLine]:
+    unknown = [item for item in found.people if item.asks == "settle"]
+    lines = []
+    if unknown:
+        first = unknown[0]
+        named = f"{first.run} {first.what} since {duration(found.at - first.opened_at)}"
+        more = f", and {len(unknown) - 1} more" if len(unknown) > 1 else ""
+        lines.append(DoctorLine("warn", "effects", f"{len(unknown)} unknown: {named}{more}", f"torpor inbox {first.wait}"))
+    if found.in_flight:
+        lines.append(DoctorLine("ok", "effects", f"{len(found.in_flight)} in flight"))
+    return lines
+
+
+def _people(found: Facts) -> DoctorLine:
+    if not found.people:
+        return DoctorLine("ok", "people", "nothing needs a person")
+    count = f"{len(found.people)}{'+' if found.more_people else ''}"
+    oldest = duration(found.at - min(item.opened_at for item in found.people))
+    waits = "wait needs" if len(found.people) == 1 else "waits need"
+    return DoctorLine("warn", "people", f"{count} {waits} a person, oldest {oldest}", "torpor inbox")
+
+
+def _failed(found: Facts) -> list[DoctorLine]:
+    count = found.counts["failed"]
+    if not count:
+        return []
+    text = f"{plural(count, 'run')} failed, last {_some(found.failed)}"
+    return [DoctorLine("warn", "runs", text, f"torpor show {found.failed[0]}")]
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more

@@ -1,0 +1,162 @@
+"""The doctor's facts, as the store knows them: who works, what is in flight, what waits for whom, what nobody moves (G13)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from torpor.core.ids import run_name
+from torpor.core.lease import LEASE_SECONDS
+from torpor.core.replay import shown
+from torpor.core.run import State
+from torpor.core.wait import WaitKind
+from torpor.engine.large import named_blobs, whole
+from torpor.engine.queries.fleet import COUNTED, MOST
+from torpor.engine.queries.people import InboxItem, inbox
+from torpor.store import values
+from torpor.store.rows import RunChange, RunFilter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from torpor.core.lease import Lease
+    from torpor.store.protocol import Tx
+    from torpor.store.rows import RunRow, WorkerRow
+
+LEASE_MICROS = round(LEASE_SECONDS * 1_000_000)
+AHEAD_MICROS = 300_000_000
+"""A stored time so far ahead of the store's clock says that this clock is wrong, or was (protocol.md, Time going wrong)."""
+OVERDUE_MICROS = 10_000_000
+"""A timer so long past its moment has nobody to fire it."""
+_FAILED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class InFlight:
+    """An effect whose intent is durable and whose outcome is not, in a run that a worker holds."""
+
+    run: str
+    effect: str
+    safety: str
+    worker: str
+    since_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the store knows, read in one transaction. Numbers in `runs_of` and `ready_of` are of workers and programs."""
+
+    at: int
+    workers: list[WorkerRow]
+    runs_of: dict[int, int]
+    in_flight: list[InFlight]
+    counts: dict[str, int]
+    ready_of: dict[int, int]
+    ready_since_at: int | None
+    programs: dict[int, str]
+    people: list[InboxItem]
+    more_people: bool
+    overdue: list[str]
+    """Sleeping runs whose timer is long past."""
+    expired: list[str]
+    """Runs whose lease ended and that nobody has taken over."""
+    failed: list[str]
+    """The runs that failed last."""
+    next_due_at: int | None
+    ahead_micros: int
+    """How far the newest stored times are ahead of the store's clock."""
+
+
+def facts(tx: Tx) -> Facts:
+    """Read the facts; bounded."""
+    now = tx.now()
+    programs = {row.id: row.name for row in tx.programs()}
+    workers = tx.workers()
+    leases = tx.all_leases(limit=MOST)
+    running = _named(tx.get_runs(sorted(lease.run_id for lease in leases)).values() if leases else (), programs)
+    ready = tx.list_runs(RunFilter([State.READY], limit=MOST))
+    since = [run.due_at for run in ready if run.due_at is not None]
+    overdue = tx.due_runs(before=now - OVERDUE_MICROS, limit=MOST)
+    asked = inbox(tx, limit=MOST)
+    return Facts(
+        now,
+        workers,
+        _counted(lease.worker for lease in leases),
+        _in_flight(tx, leases, {row.id: row.name for row in workers}, running),
+        {state.word: count for state, count in tx.count_runs(list(State), most=COUNTED).items()},
+        _counted(run.program for run in ready),
+        min(since) if since else None,
+        programs,
+        asked.items,
+        asked.more,
+        list(_named(tx.get_runs(sorted(overdue)).values(), programs).values()) if overdue else [],
+        [running[lease.run_id] for lease in leases if lease.expires_at <= now and lease.run_id in running],
+        list(_named(tx.list_runs(RunFilter([State.FAILED], limit=_FAILED)), programs).values()),
+        tx.next_due(),
+        max(0, *(at - now for at in _stored_times(leases, workers, since))) if leases or workers or since else 0,
+    )
+
+
+def _counted(numbers: Iterable[int]) -> dict[int, int]:
+    counts: dict[int, int] = {}
+    for number in numbers:
+        counts[number] = counts.get(number, 0) + 1
+    return counts
+
+
+def _named(runs: Iterable[RunRow], programs: Mapping[int, str]) -> dict[int, str]:
+    return {run.id: run_name(programs.get(run.program, "?"), run.id) for run in runs}
+
+
+def _in_flight(tx: Tx, leases: Sequence[Lease], workers: Mapping[int, str], running: Mapping[int, str]) -> list[InFlight]:
+    ids = sorted(lease.run_id for lease in leases)
+    intents = tx.open_intents(ids) if ids else {}
+    if not intents:
+        return []
+    unknown = _unknown(tx, sorted(intents))
+    named = named_blobs(entry.body for entries in intents.values() for entry in entries)
+    packed = tx.get_blobs(named) if named else {}
+    holder = {lease.run_id: workers.get(lease.worker, f"worker {lease.worker}") for lease in leases}
+    found = {}
+    for run_id, entries in intents.items():
+        for entry in entries:
+            key = entry.key or ""
+            if unknown.get((run_id, key), 0) > entry.seq:
+                continue  # nothing acts any more: a person settles it
+            body = values.plain(whole(entry.body or b"{}", packed))
+            safety = str(body.get("safety", "")) if isinstance(body, dict) else ""
+            found[run_id, key] = InFlight(running.get(run_id, "?"), shown(key), safety, holder[run_id], entry.at)
+    return list(found.values())
+
+
+def _unknown(tx: Tx, ids: Sequence[int]) -> dict[tuple[int, str], int]:
+    """Return the entry that asked a person about each effect whose outcome is not known."""
+    waits = [w for w in tx.waits(ids) if w.kind is WaitKind.ATTENTION and w.answered_at is None]
+    entries = tx.entries([(w.run_id, w.seq) for w in waits]) if waits else {}
+    return {(place[0], entry.key): entry.seq for place, entry in entries.items() if entry.key is not None}
+
+
+def _stored_times(leases: Sequence[Lease], workers: Sequence[WorkerRow], since: Sequence[int]) -> list[int]:
+    """Return when these rows were last written, by the clock of that moment."""
+    return [*(lease.expires_at - LEASE_MICROS for lease in leases), *(row.seen_at for row in workers), *since]
+
+
+def reset_clock(tx: Tx) -> int:
+    """Bring stored times that are far ahead of the store's clock back to it; return how many rows changed.
+
+    After a clock that ran ahead was set right: leases would not end for as long as it was ahead, and runs would look
+    freshly ready. What a run was told about time stays in its journal; timers keep the moment they were set for.
+    """
+    now = tx.now()
+    limit = now + AHEAD_MICROS
+    ready = [run for run in tx.list_runs(RunFilter([State.READY], limit=MOST)) if run.due_at is not None and run.due_at > limit]
+    leases = [lease for lease in tx.all_leases(limit=MOST) if lease.expires_at - LEASE_MICROS > limit]
+    workers = [row.id for row in tx.workers() if row.seen_at > limit]
+    if ready:
+        tx.get_runs(sorted(run.id for run in ready), lock=True)
+        tx.change_runs([RunChange(run.id, due_at=now) for run in ready])
+    for lease in leases:
+        tx.renew(lease.worker, [(lease.run_id, lease.token, lease.epoch)], lease_micros=LEASE_MICROS)
+    for worker in workers:
+        tx.see_worker(worker)
+    return len(ready) + len(leases) + len(workers)

@@ -1,0 +1,67 @@
+"""One run in full: its line, its waits, the story of its newest entries, its effects, its result."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from torpor.core.journal import Kind
+from torpor.core.run import State
+from torpor.engine.decisions import find_run
+from torpor.engine.large import named_blobs, read_whole
+from torpor.engine.queries.fleet import RunLine, run_lines
+from torpor.engine.queries.story import EffectLine, StoryLine, Stretch, tell
+from torpor.store import values
+
+if TYPE_CHECKING:
+    from torpor.store.protocol import Tx
+
+READ = 2_000
+"""So many of the newest entries are read."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunShown:
+    """A run as a person sees it. `entries_before` were not read: the story and the ledger begin after them."""
+
+    at: int
+    line: RunLine
+    source: str
+    head: int
+    entries_before: int
+    effects: list[EffectLine]
+    lines: list[StoryLine]
+    life: list[Stretch]
+    state: Any
+    """The last checkpoint, as people see it; the input while there is none."""
+    result: Any
+
+
+def show(tx: Tx, run: str, *, read: int = READ) -> RunShown:
+    """Return a run by its public id. Raises NotFound, UsageError."""
+    row, _ = find_run(tx, run)
+    line = run_lines(tx, [row])[0]
+    entries = tx.journal_tail(row.id, limit=read)
+    state = tx.states([row.id])[row.id]
+    named = named_blobs([*(entry.body for entry in entries), state.body])
+    packed = tx.get_blobs(named) if named else {}
+    answers = {w.seq: values.plain(w.answer) for w in tx.waits([row.id], over=True) if w.answer is not None}
+    settled = {seq: str(said.get("by", "")) for seq, said in answers.items() if isinstance(said, dict)}
+    story = tell(row, entries, packed, turn=state.turn, settled=settled, now=tx.now())
+    program = next((known for known in tx.programs() if known.id == row.program), None)
+    last = entries[-1] if entries else None
+    result = None
+    if row.state is State.COMPLETED and last is not None and last.kind is Kind.OUTCOME and last.body:
+        result = values.plain(read_whole(tx, last.body))
+    return RunShown(
+        tx.now(),
+        line,
+        program.source if program is not None else "",
+        last.seq if last is not None else 0,
+        entries[0].seq - 1 if entries else 0,
+        story.effects,
+        story.lines,
+        story.life,
+        values.plain(read_whole(tx, state.body)),
+        result,
+    )

@@ -1,0 +1,275 @@
+"""The story of one run: what happened, a line per call, and the ledger of its effects, read from the newest entries.
+
+A call's entries carry its key, and keys repeat from turn to turn, so a call is known by its key between two checkpoints.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from torpor.core.effect import Safety, effect_key
+from torpor.core.journal import RESOLVES, Kind
+from torpor.core.replay import CallKind, kind_of, name_of, shown
+from torpor.engine.large import whole
+from torpor.engine.queries.fleet import failure
+from torpor.engine.queries.people import arguments
+from torpor.store import values
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from torpor.core.journal import Stored
+    from torpor.store.rows import RunRow
+
+GIVEN_BACK = ("drained", "yielded")
+"""How a note begins with which a worker gave a run back of its own will."""
+
+
+@dataclass(slots=True)
+class StoryLine:
+    """One line of a run's story. `seq` is the entry it begins at; `quiet` ones are told only when asked for.
+
+    `ended_at` is when the outcome was recorded, None while it is open.
+    """
+
+    seq: int
+    at: int
+    what: str
+    outcome: str
+    ended_at: int | None = None
+    quiet: bool = False
+
+
+@dataclass(slots=True)
+class EffectLine:
+    """One logical call of an effect. `outcome` is done, failed, unknown or in flight; `key` its idempotency key (G5)."""
+
+    effect: str
+    turn: int
+    safety: str
+    outcome: str
+    key: str
+    args: str
+    started_at: int
+    ended_at: int | None
+    attempts: int
+    settled_by: str = ""
+    detail: str = ""
+
+
+@dataclass(slots=True)
+class Stretch:
+    """A part of a run's life: `awake` under one lease, or `asleep` for a reason; `takeover` if a worker was lost before."""
+
+    state: str
+    began_at: int
+    ended_at: int
+    why: str = ""
+    takeover: bool = False
+
+
+@dataclass(slots=True)
+class Story:
+    """What the newest entries tell."""
+
+    lines: list[StoryLine] = field(default_factory=list)
+    effects: list[EffectLine] = field(default_factory=list)
+    life: list[Stretch] = field(default_factory=list)
+
+
+def tell(
+    run: RunRow, entries: Sequence[Stored], packed: Mapping[bytes, bytes], *, turn: int, settled: Mapping[int, str], now: int
+) -> Story:
+    """Tell a run's story from consecutive entries up to its head.
+
+    `turn` is the present turn; `settled` says who answered the wait that an entry opened; `now` is the store's time.
+    """
+    first = turn - sum(entry.kind is Kind.CHECKPOINT for entry in entries)
+    teller = _Teller(run, packed, settled, first)
+    for entry in entries:
+        teller.hear(entry)
+    teller.story.life = _life(run, entries, teller.slept, now)
+    return teller.story
+
+
+class _Teller:
+    """Hears entries in order."""
+
+    def __init__(self, run: RunRow, packed: Mapping[bytes, bytes], settled: Mapping[int, str], turn: int) -> None:
+        self.story = Story()
+        self.slept: dict[int, str] = {}
+        self._run = run
+        self._packed = packed
+        self._settled = settled
+        self._turn = turn
+        self._lines: dict[str, StoryLine] = {}
+        self._effects: dict[str, EffectLine] = {}
+        self._sleeping: StoryLine | None = None
+        self._given_back = False
+        self._epoch = 0
+
+    def hear(self, entry: Stored) -> None:
+        if self._epoch and entry.epoch != self._epoch and self._sleeping is None and not self._given_back:
+            self._say(entry, "another worker took over", "resumed", ended_at=entry.at).seq = 0
+        if self._sleeping is not None:
+            self._sleeping.outcome, self._sleeping.ended_at = "woken", entry.at
+        self._sleeping, self._given_back = None, False
+        self._epoch = entry.epoch
+        if entry.key is not None:
+            self._hear_call(entry, entry.key)
+        else:
+            self._hear_run(entry)
+
+    def _say(self, entry: Stored, what: str, outcome: str, *, ended_at: int | None = None, quiet: bool = False) -> StoryLine:
+        line = StoryLine(entry.seq, entry.at, what, outcome, ended_at, quiet)
+        self.story.lines.append(line)
+        return line
+
+    def _body(self, entry: Stored) -> Any:
+        return values.plain(whole(entry.body, self._packed)) if entry.body else None
+
+    # entries of the run itself
+
+    def _hear_run(self, entry: Stored) -> None:
+        if entry.kind is Kind.CHECKPOINT:
+            self._say(entry, f"turn {self._turn} ended", "checkpoint", ended_at=entry.at)
+            self._turn += 1
+            self._lines, self._effects = {}, {}
+        elif entry.kind is Kind.WAIT:
+            self._put_away(entry)
+        elif entry.kind is Kind.OUTCOME:
+            self._say(entry, f"result {_brief(self._body(entry))}", "completed", ended_at=entry.at)
+        elif entry.kind is Kind.FAILURE:
+            self._say(entry, failure(whole(entry.body, self._packed)) if entry.body else "error", "failed", ended_at=entry.at)
+        elif entry.kind is Kind.NOTE:
+            body = self._body(entry)
+            note = str(body.get("note", body)) if isinstance(body, dict) else str(body)
+            self._given_back = note.startswith(GIVEN_BACK)
+            if note == "cancelled":
+                self._say(entry, "cancel was asked", "cancelled", ended_at=entry.at)
+            else:
+                self._say(entry, note, "-", ended_at=entry.at, quiet=not self._given_back)
+
+    def _put_away(self, entry: Stored) -> None:
+        body = self._body(entry)
+        if isinstance(body, dict) and "for" in body:
+            why = " or ".join(str(title) for title in body["for"])
+            self.slept[entry.seq] = why
+            self._sleeping = self._say(entry, f"slept for {why}", "asleep")
+            return
+        title = str(body.get("title", "trouble")) if isinstance(body, dict) else "trouble"
+        self.slept[entry.seq] = title
+        self._sleeping = self._say(entry, title, "needs you")
+
+    # entries of calls
+
+    def _hear_call(self, entry: Stored, key: str) -> None:
+        kind = kind_of(key)
+        if kind is CallKind.EFFECT:
+            self._hear_effect(entry, key)
+        elif kind is CallKind.APPROVAL:
+            self._hear_approval(entry, key)
+        elif entry.kind is Kind.NOTE:
+            self._hear_note(entry, key, kind)
+        elif kind is CallKind.TIMER:
+            self._say(entry, "timer", "due", ended_at=entry.at, quiet=True)
+        elif kind is CallKind.MESSAGE:
+            self._say(entry, f"message {name_of(key)} {_brief(self._body(entry))}".rstrip(), "received", ended_at=entry.at)
+        elif kind is CallKind.SEND:
+            self._say(entry, f"message {name_of(key)} to another run", "sent", ended_at=entry.at)
+        elif entry.kind is Kind.FAILURE:
+            self._say(entry, f"{shown(key)} {self._error(entry)}", "failed", ended_at=entry.at)
+        else:
+            self._say(entry, shown(key), "done", ended_at=entry.at)
+
+    def _hear_note(self, entry: Stored, key: str, kind: CallKind) -> None:
+        body = self._body(entry)
+        if kind is CallKind.STEP and isinstance(body, dict):
+            self._say(entry, f"{shown(key)} attempt {body.get('attempt')} {_error(body)}", "again", ended_at=entry.at)
+        else:
+            self._say(entry, f"{shown(key).partition('#')[0]} {_brief(body)}", "recorded", ended_at=entry.at, quiet=True)
+
+    def _hear_approval(self, entry: Stored, key: str) -> None:
+        body = self._body(entry)
+        if entry.kind is Kind.WAIT:
+            title = str(body.get("title", "")) if isinstance(body, dict) else ""
+            self._lines[key] = self._say(entry, f"approve {title}", "asked")
+        elif entry.kind is Kind.CONSUMED and isinstance(body, dict):
+            line = self._lines.get(key) or self._say(entry, "approval", "")
+            line.ended_at = entry.at
+            by, note = body.get("by") or "somebody", body.get("note")
+            said = "approved by" if body.get("approved") else "denied by"
+            line.outcome = "expired" if body.get("expired") else f"{said} {by}{f': {note}' if note else ''}"
+
+    def _hear_effect(self, entry: Stored, key: str) -> None:
+        effect = self._effects.get(key)
+        if effect is None:
+            effect = self._effects[key] = self._new_effect(entry, key)
+        line = self._lines[key]
+        if entry.kind is Kind.INTENT:
+            effect.attempts += 1
+            effect.outcome = line.outcome = "in flight"
+        elif entry.kind is Kind.WAIT:
+            effect.outcome = line.outcome = "unknown"
+            body = self._body(entry)
+            effect.detail = str(body.get("why", "")) if isinstance(body, dict) else ""
+            effect.settled_by = self._settled.get(entry.seq, "")
+        elif entry.kind is Kind.NOTE:
+            effect.detail = self._error(entry)
+            line.outcome = "again"
+        elif entry.kind in RESOLVES:
+            failed = entry.kind is Kind.FAILURE
+            effect.outcome = "failed" if failed else "done"
+            effect.ended_at = line.ended_at = entry.at
+            line.outcome = effect.outcome + (f", settled by {effect.settled_by}" if effect.settled_by else "")
+            if failed:
+                effect.detail = self._error(entry)
+                line.what = f"{line.what} {effect.detail}"
+
+    def _new_effect(self, entry: Stored, key: str) -> EffectLine:
+        body = self._body(entry) if entry.kind is Kind.INTENT else None
+        content = body if isinstance(body, dict) else {}
+        args = arguments(content) if content else ""
+        safety = str(content.get("safety", Safety.TRANSACTIONAL))  # the only kind without an intent
+        number = effect_key(self._run.id, self._run.branch, self._turn, key)
+        effect = EffectLine(shown(key), self._turn, safety, "done", number, args, entry.at, None, 0)
+        self.story.effects.append(effect)
+        self._lines[key] = self._say(entry, f"{shown(key)} {args}".rstrip(), "done")
+        return effect
+
+    def _error(self, entry: Stored) -> str:
+        body = self._body(entry)
+        return _error(body) if isinstance(body, dict) else str(body)
+
+
+def _error(body: dict[str, Any]) -> str:
+    return f"{body.get('kind', 'error')}: {body.get('detail', '')}"
+
+
+def _brief(value: Any) -> str:
+    from orjson import dumps
+
+    return "" if value is None else dumps(value).decode()
+
+
+def _life(run: RunRow, entries: Sequence[Stored], slept: Mapping[int, str], now: int) -> list[Stretch]:
+    """Return awake and asleep parts. A stretch's own beginning is not recorded, so it begins where the sleep ended."""
+    if not entries:
+        return []
+    life: list[Stretch] = []
+    began = run.created_at if entries[0].seq == 1 else entries[0].at
+    takeover = False
+    for entry, following in zip(entries, [*entries[1:], None], strict=True):
+        lost = following is not None and following.epoch != entry.epoch and not (entry.kind is Kind.NOTE and entry.key is None)
+        if entry.seq in slept:
+            life.append(Stretch("awake", began, entry.at, takeover=takeover))
+            began, takeover = following.at if following is not None else now, False
+            life.append(Stretch("asleep", entry.at, began, slept[entry.seq]))
+        elif lost:
+            life.append(Stretch("awake", began, entry.at, takeover=takeover))
+            began, takeover = entry.at, True
+    last = entries[-1]
+    if last.seq not in slept:
+        life.append(Stretch("awake", began, last.at if run.state.final else now, takeover=takeover))
+    return life

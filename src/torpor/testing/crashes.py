@@ -1,0 +1,96 @@
+"""Every crash of a flow: its worker killed at each point in turn, another one going on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from torpor.testing.mortal import KILLS, Place
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from torpor.testing.lab import Lab, Run
+    from torpor.testing.showing import Effect, Line
+
+
+@dataclass(frozen=True, slots=True)
+class Crash:
+    """A run that ended although its worker was killed once. `what` says what the worker was doing."""
+
+    lab: Lab
+    run: Run
+    place: Place
+    point: int
+    what: str
+
+    def __str__(self) -> str:
+        """Say where it was, for a failing assertion."""
+        return f"killed {self.place} ({self.what or 'undisturbed'}, point {self.point})"
+
+    async def result(self) -> Any:  # noqa: ANN401 - the flow's
+        """Return the run's result. Raises as `Lab.result`."""
+        return await self.lab.result(self.run)
+
+    async def state(self) -> str:
+        """Return the run's state."""
+        return await self.lab.state(self.run)
+
+    async def journal(self) -> list[Line]:
+        """Return the run's journal."""
+        return await self.lab.journal(self.run)
+
+    async def effects(self) -> list[Effect]:
+        """Return what became of the run's effects."""
+        return await self.lab.effects(self.run)
+
+
+async def every_crash(  # noqa: PLR0913 - what `Lab.every_crash` is given
+    lab: Lab,
+    flow: Callable[..., Any] | str,
+    state: Any,  # noqa: ANN401 - any state
+    *,
+    drive: Callable[[Lab, Run], Awaitable[object]] | None,
+    before: Callable[[], object] | None,
+    places: tuple[Place, ...] | None,
+) -> AsyncIterator[Crash]:
+    """Do what `Lab.every_crash` says. A place has one point more than the last run had: that one is undisturbed."""
+    crash = await _one(lab, flow, state, Place.UNDISTURBED, 0, drive, before)
+    yield crash
+    for place in KILLS if places is None else places:
+        point = 1
+        while (crash := await _one(lab, flow, state, place, point, drive, before)).what:
+            yield crash
+            point += 1
+
+
+async def _one(  # noqa: PLR0913 - as above
+    lab: Lab,
+    flow: Callable[..., Any] | str,
+    state: Any,  # noqa: ANN401 - any state
+    place: Place,
+    point: int,
+    drive: Callable[[Lab, Run], Awaitable[object]] | None,
+    before: Callable[[], object] | None,
+) -> Crash:
+    if before is not None:
+        before()
+    run = await lab.start(flow, state)
+    lab.crash(place, point)
+    plan = lab.plan
+    try:
+        await (drive or _patiently)(lab, run)
+    finally:
+        lab.crash(Place.UNDISTURBED, 0)
+    return Crash(lab, run, place, point, plan.what)
+
+
+async def _patiently(lab: Lab, run: Run) -> None:
+    """Settle, and let time pass while the run waits for nothing else."""
+    await lab.settle()
+    while open_waits := await lab.waits(run):
+        if any(wait.kind not in {"timer", "retry"} for wait in open_waits) or await lab.state(run) != "waiting":
+            return
+        due = min(wait.due_at for wait in open_waits if wait.due_at is not None)
+        lab.advance(max(0.0, (due - lab.now).total_seconds()))
+        await lab.settle()

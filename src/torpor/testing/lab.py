@@ -1,0 +1,354 @@
+"""The lab: an app, a store and a worker in one process, a clock you move, and a worker you can kill at any step.
+
+    async with testing.Lab(app) as lab:
+        run = await lab.start(refund, Refund("A-1"))
+        await lab.settle()                          # until nothing is ready or running
+        await lab.approve("Refund A-1?", by="ada")
+        assert await lab.result(run) == "refunded"
+
+Nothing waits for real time: `settle` returns when the run can go no further, timers fall due when the clock is moved, and
+`settle` looks again at events, never at intervals. The store is SQLite in memory unless another one is given.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+from torpor.clock import SECOND, as_datetime
+from torpor.core.ids import parse_run, parse_wait, run_name
+from torpor.core.lease import Proof
+from torpor.core.run import State
+from torpor.core.wait import WaitKind
+from torpor.engine import leases, runs, waits
+from torpor.errors import NeedsPerson, NotFound, RunCancelled, RunFailed, UsageError
+from torpor.store import values
+from torpor.store.opening import open_store
+from torpor.store.rows import Kept, NewSignal
+from torpor.testing import showing
+from torpor.testing.clock import Clock, seconds_in
+from torpor.testing.crashes import every_crash
+from torpor.testing.mortal import Place, Plan, mortal_tasks
+from torpor.testing.worker import LabWorker
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+    from datetime import datetime, timedelta
+
+    from torpor.sdk.app import App
+    from torpor.store.protocol import Store, Tx
+    from torpor.testing.clock import MovedClock
+    from torpor.testing.crashes import Crash
+
+PATIENCE_SECONDS = 20.0
+_ANSWERABLE = frozenset({WaitKind.APPROVAL, WaitKind.ATTENTION})
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run in a lab."""
+
+    number: int
+    name: str
+
+    def __str__(self) -> str:
+        """Return its public id."""
+        return self.name
+
+
+class Lab:
+    """One app on one store. See the top of this file."""
+
+    def __init__(  # noqa: PLR0913 - what a lab can be told
+        self,
+        app: App,
+        *,
+        store: Store | None = None,
+        clock: MovedClock | None = None,
+        secrets: Mapping[str, str] | None = None,
+        patience_seconds: float = PATIENCE_SECONDS,
+        **options: Any,  # noqa: ANN401 - Worker's keywords
+    ) -> None:
+        """`store` needs the `clock` it goes by. `patience_seconds` of real time is how long one step may take at most.
+
+        `secrets` are what `ctx.secret` finds; `options` are `Worker`'s (`concurrency`, `threads`, `lease_seconds`).
+        Raises UsageError for a store without its clock.
+        """
+        if store is not None and clock is None:
+            raise UsageError("a lab with a store of its own needs that store's clock", hint="Lab(app, store=..., clock=...)")
+        self.app = app
+        self.clock: MovedClock = clock or Clock()
+        self.plan = Plan(Place.UNDISTURBED, 0)
+        self.deaths = 0
+        """How many workers of this lab were killed."""
+        self._store = store
+        self._own_store = store is None
+        self._patience = patience_seconds
+        self._options = {"secret": dict(secrets or {}).get, **options}
+        self._worker: LabWorker | None = None
+        self._stirred = asyncio.Event()
+
+    async def __aenter__(self) -> Self:
+        """Open the store and make the app's programs known."""
+        loop = asyncio.get_running_loop()
+        self._factory = loop.get_task_factory()
+        loop.set_task_factory(mortal_tasks)
+        if self._store is None:
+            self._store = open_store(":memory:", clock=self.clock.now)
+        self._loop = loop
+        self._listener = self._store.listen(self._hint)
+        named = [(flow.name, version, flow.source) for flow in self.app.flows.values() for version in flow.versions]
+        await self.store.transact(runs.register, named)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """End the worker and, if it is the lab's own, the store."""
+        try:
+            await self._end_worker()
+        finally:
+            await asyncio.to_thread(self._listener.close)
+            if self._own_store:
+                await self.store.close()
+            self._loop.set_task_factory(self._factory)
+
+    @property
+    def store(self) -> Store:
+        """The store, open inside `async with`."""
+        if self._store is None:
+            raise UsageError("the lab is not open", hint="async with testing.Lab(app) as lab:")
+        return self._store
+
+    @property
+    def now(self) -> datetime:
+        """The moment of the lab's clock, UTC."""
+        return as_datetime(self.clock.now())
+
+    # what happens to runs
+
+    async def start(self, flow: Callable[..., Any] | str, state: Any = None, *, key: str | None = None) -> Run:  # noqa: ANN401 - any state
+        """Start a run. The same `key` finds the same run. Raises UsageError, UnstorableValue."""
+        name = flow if isinstance(flow, str) else _name_of(self.app, flow)
+        wanted = runs.Start(name, values.encode(state, path="state"), key)
+        started = (await self.store.transact(runs.start, [wanted]))[0]
+        return Run(started.run_id, started.name)
+
+    async def settle(self) -> None:
+        """Work until nothing is ready or running: what is left waits for the clock, a signal or a person.
+
+        Raises TimeoutError, saying what still runs, if a step takes longer than the lab's patience.
+        """
+        try:
+            async with asyncio.timeout(self._patience):
+                while True:
+                    self._stirred.clear()
+                    await self._replace_the_dead()
+                    if not await self.store.transact(_sweep, await self._dead_workers()):
+                        return
+                    await self._work()
+                    await self._stirred.wait()
+        except TimeoutError:
+            going = await self.store.transact(_going)
+            text = ", ".join(f"{name} is {state.word}" for name, state in going)
+            raise TimeoutError(f"after {self._patience:g} s of real time {text or 'nothing is left to do'}") from None
+
+    def advance(self, duration: float | timedelta) -> None:
+        """Move the clock on, by seconds or a timedelta; due timers fire at the next `settle`."""
+        self.clock.advance(seconds_in(duration))
+
+    async def pass_time(self, duration: float | timedelta) -> None:
+        """Move the clock on from due time to due time, settling at each, as if somebody had waited."""
+        end = self.clock.now() + round(seconds_in(duration) * SECOND)
+        await self.settle()
+        while (due := await self.store.transact(lambda tx: tx.next_due())) is not None and due <= end:
+            self.clock.advance(max(0, due - self.clock.now()) / SECOND)
+            await self.settle()
+        self.clock.advance((end - self.clock.now()) / SECOND)
+        await self.settle()
+
+    async def signal(self, run: Run, name: str, value: Any = None, *, key: str | None = None) -> bool:  # noqa: ANN401 - any storable value
+        """Send a signal. False: its key was known, or the run has ended."""
+        body = values.encode(value, path=f"the value of signal {name}")
+        kept = await self.store.transact(waits.signal, [NewSignal(run.number, name, body, key)])
+        if kept[0] is Kept.NO_RUN:
+            raise NotFound(f"there is no run {run}")
+        return kept[0] is Kept.NEW
+
+    async def approve(self, what: Run | showing.Wait | str | None = None, *, by: str = "tester", note: str = "") -> None:
+        """Approve the open approval of that title, wait or run; without `what` the only one there is.
+
+        Raises NotFound, and Conflict if somebody was first or it expired.
+        """
+        await self._decide(what, WaitKind.APPROVAL, {"approved": True, "by": by, "note": note})
+
+    async def deny(self, what: Run | showing.Wait | str | None = None, *, by: str = "tester", note: str = "") -> None:
+        """Deny it. As `approve`."""
+        await self._decide(what, WaitKind.APPROVAL, {"approved": False, "by": by, "note": note})
+
+    async def answer(
+        self, what: Run | showing.Wait | str | None = None, *, by: str = "tester", **answer: Any  # noqa: ANN401 - any result
+    ) -> None:
+        """Answer a trouble: `happened=RESULT`, `again=True`, or `fail="why"`. As `approve`."""
+        if len(answer) != 1 or not set(answer) <= {"happened", "again", "fail"}:
+            raise UsageError(f"one of happened=, again=True, fail= is an answer, not {answer}")
+        await self._decide(what, WaitKind.ATTENTION, {**answer, "by": by})
+
+    async def cancel(self, run: Run) -> None:
+        """Ask a run to end as cancelled; it does at the next `settle`."""
+        await self.store.transact(runs.cancel, run.number)
+
+    # what became of them
+
+    async def state(self, run: Run) -> str:
+        """Return `ready`, `running`, `waiting`, `completed`, `failed` or `cancelled`."""
+        return (await self._row(run)).word
+
+    async def result(self, run: Run) -> Any:  # noqa: ANN401 - the flow's
+        """Settle, moving the clock on while the run waits for nothing but time, and return its result.
+
+        Raises RunFailed, RunCancelled, and NeedsPerson if it waits for a person or a signal.
+        """
+        await self.settle()
+        while not (state := await self._row(run)).final:
+            open_waits = await self.waits(run)
+            blocked = [wait.title for wait in open_waits if wait.kind not in {"timer", "retry"}]
+            due = min((wait.due_at for wait in open_waits if wait.due_at is not None), default=None)
+            if blocked or due is None:
+                raise NeedsPerson(f"{run} waits for: {', '.join(blocked) or 'nothing that time brings'}")
+            self.clock.advance(max(0.0, (due - self.now).total_seconds()))
+            await self.settle()
+        last = (await self.journal(run))[-1]
+        if state is State.CANCELLED:
+            raise RunCancelled(f"{run} was cancelled")
+        if state is State.FAILED:
+            kind, detail = str(last.value["kind"]), str(last.value["detail"])
+            raise RunFailed(f"{run} failed: {kind}: {detail}", kind=kind, detail=detail)
+        return last.value
+
+    async def waits(self, run: Run) -> list[showing.Wait]:
+        """Return what a run waits for, oldest first."""
+        return await self.store.transact(showing.wait_list, run.number, as_datetime=as_datetime)
+
+    async def journal(self, run: Run) -> list[showing.Line]:
+        """Return a run's journal; each line can be printed."""
+        return await self.store.transact(showing.lines, run.number)
+
+    async def effects(self, run: Run) -> list[showing.Effect]:
+        """Return what the journal knows of a run's effects."""
+        return await self.store.transact(showing.effect_list, run.number)
+
+    # crashes
+
+    def crash(self, place: Place, point: int = 1) -> None:
+        """Plan to kill the worker when it comes to a place for the `point`-th time from now on."""
+        self.plan = Plan(place, point)
+        if self._worker is not None:
+            self._worker.mortal.plan = self.plan
+
+    async def kill(self) -> None:
+        """Kill the worker now, if there is one; the next `settle` brings another."""
+        if self._worker is not None:
+            self._worker.kill()
+        await self._replace_the_dead()
+
+    def every_crash(
+        self,
+        flow: Callable[..., Any] | str,
+        state: Any = None,  # noqa: ANN401 - any state
+        *,
+        drive: Callable[[Lab, Run], Awaitable[object]] | None = None,
+        before: Callable[[], object] | None = None,
+        places: tuple[Place, ...] | None = None,
+    ) -> AsyncIterator[Crash]:
+        """Run a flow to its end once undisturbed, then once for every point at which its worker can be killed.
+
+        Yields what happened each time, the undisturbed run first. `drive(lab, run)` does what people and the world do
+        meanwhile; without it the run is settled, and time passes while it waits for nothing else. `before()` is called
+        before each run. The worker that is killed is followed by another one.
+        """
+        return every_crash(self, flow, state, drive=drive, before=before, places=places)
+
+    # inside
+
+    def _hint(self, topic: str) -> None:
+        del topic
+        try:
+            self._loop.call_soon_threadsafe(self._stirred.set)
+        except RuntimeError:
+            return  # the loop is closed
+
+    async def _work(self) -> None:
+        if self._worker is None:
+            self._worker = LabWorker(self.store, self.app, self.clock, self.plan, self._stirred.set, **self._options)
+            await self._worker.begin()
+
+    async def _end_worker(self) -> None:
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            await worker.finish()
+
+    async def _replace_the_dead(self) -> None:
+        if self._worker is not None and self._worker.dead:
+            self.deaths += 1
+            await self._end_worker()
+
+    async def _dead_workers(self) -> dict[int, Proof]:
+        rows = await self.store.transact(lambda tx: tx.workers())
+        found = {row.id: await asyncio.to_thread(self.store.prove_death, row) for row in rows}
+        return {number: proof for number, proof in found.items() if proof is not Proof.NONE}
+
+    async def _decide(self, what: Run | showing.Wait | str | None, kind: WaitKind, answer: dict[str, Any]) -> None:
+        run, seq = await self._place(what, kind)
+        await self.store.transact(waits.answer, run, seq, values.encode(answer, path="the answer"), kinds=frozenset({kind}))
+
+    async def _place(self, what: Run | showing.Wait | str | None, kind: WaitKind) -> tuple[int, int]:
+        if isinstance(what, showing.Wait):
+            return parse_wait(what.name)
+        number = what.number if isinstance(what, Run) else None
+        title = what if isinstance(what, str) else None
+        found = await self.store.transact(lambda tx: tx.people_waits(limit=1000))
+        fitting = [
+            row
+            for row in found
+            if row.kind is kind and number in {None, row.run_id} and (title is None or row.title == title)
+        ]
+        if len(fitting) != 1:
+            titles = ", ".join(f"{row.title!r}" for row in found) or "nothing"
+            raise NotFound(f"{len(fitting)} open waits fit {what!s}; open: {titles}", hint="await lab.settle() first?")
+        return fitting[0].run_id, fitting[0].seq
+
+    async def _row(self, run: Run) -> State:
+        rows = await self.store.transact(lambda tx: tx.get_runs([run.number]))
+        if run.number not in rows:
+            raise NotFound(f"there is no run {run}")
+        return rows[run.number].state
+
+
+def _name_of(app: App, function: Callable[..., Any]) -> str:
+    for flow in app.flows.values():
+        if flow.function is function:
+            return flow.name
+    raise UsageError(f"{getattr(function, '__name__', function)!r} is not a flow of this app", hint="@app.flow above it")
+
+
+def _sweep(tx: Tx, dead: Mapping[int, Proof]) -> bool:
+    """Do what a waker does: timers, messages, dead workers; return whether anything can go on now."""
+    waits.fire_timers(tx)
+    waits.deliver(tx)
+    leases.reap(tx, dead, quiet_until=0)
+    tx.drop_workers(list(dead))
+    counted = tx.count_runs([State.READY, State.RUNNING], most=1)
+    return any(counted.values())
+
+
+def _going(tx: Tx) -> list[tuple[str, State]]:
+    from torpor.store.rows import RunFilter
+
+    programs = {row.id: row.name for row in tx.programs()}
+    found = tx.list_runs(RunFilter(states=[State.READY, State.RUNNING]))
+    return [(run_name(programs[row.program], row.id), row.state) for row in found]
+
+
+def run_of(name: str) -> Run:
+    """Return the run that a public id names."""
+    return Run(parse_run(name)[1], name)

@@ -1,0 +1,226 @@
+"""Killing a worker inside the test's own process, the way SIGKILL would: no cleanup, no goodbye, no next line.
+
+A worker of a lab lives a `Life`. Everything it starts is marked with it by a context variable, which asyncio hands on to
+every task and callback. When the life ends
+
+* none of its coroutines runs on: each is asked for its next step and gives a future that nobody ever settles instead;
+  no `except` and no `finally` of its code runs, not even when the test is over;
+* the store answers it no more (`MortalStore`): a call that is under way may still happen, but nobody learns of it;
+* its life lock falls, as the system lets go of a dead process's locks, and others can prove its death.
+
+A plain function that runs in a thread cannot be stopped; it runs to its end and nobody takes its result.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Coroutine
+from contextvars import ContextVar
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from torpor.engine import commit as commits
+from torpor.engine import effects, leases
+from torpor.core.replay import shown
+from torpor.errors import StoreUnavailable
+from torpor.store.protocol import Lane
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from torpor.core.commit import Proposal
+    from torpor.store.protocol import LifeLock, Listener, Store
+
+T = TypeVar("T")
+
+
+class Place(StrEnum):
+    """Where in its work a worker is killed."""
+
+    UNDISTURBED = "not at all"
+    BEFORE = "before a commit was sent"
+    INSIDE = "inside a transaction, before its COMMIT"
+    AFTER = "after a commit, before its answer came"
+    ACTED = "after a step or effect acted, before its record"
+
+
+KILLS = (Place.BEFORE, Place.INSIDE, Place.AFTER, Place.ACTED)
+
+
+class Plan:
+    """A kill that is planned: at the `point`-th time that a worker comes to a place. `what` says what it was doing."""
+
+    def __init__(self, place: Place, point: int) -> None:
+        """Count from 1."""
+        self.place = place
+        self.point = point
+        self.passed = 0
+        self.what = ""
+
+    def now(self, place: Place, what: str) -> bool:
+        """Whether to kill here."""
+        if place is not self.place or self.what:
+            return False
+        self.passed += 1
+        if self.passed == self.point:
+            self.what = what
+            return True
+        return False
+
+
+class Life:
+    """One worker's life. `ended` is told once, from wherever it ends."""
+
+    def __init__(self, ended: Callable[[], None]) -> None:
+        """Begin."""
+        self.over = False
+        self.buried = False
+        self.tasks: set[asyncio.Task[Any]] = set()
+        self.locks: list[LifeLock] = []
+        self._ended = ended
+
+    def now(self) -> None:
+        """End it."""
+        if not self.over:
+            self.over = True
+            for lock in self.locks:
+                lock.release()
+            self._ended()
+
+    def bury(self) -> None:
+        """Let go of what is left of an ended life, without running any of it."""
+        self.buried = True
+        for task in list(self.tasks):
+            task.cancel()
+
+
+OWNER: ContextVar[Life | None] = ContextVar("torpor_testing_owner", default=None)
+_BODIES: list[Coroutine[Any, Any, Any]] = []
+"""Bodies of killed coroutines, kept for good: to forget one would run its `finally` blocks."""
+
+
+class _Mortal(Coroutine[Any, Any, T]):
+    """A coroutine that stands still once its life is over."""
+
+    __slots__ = ("_body", "_life")
+
+    def __init__(self, body: Coroutine[Any, Any, T], life: Life) -> None:
+        self._body = body
+        self._life = life
+
+    def send(self, value: Any) -> Any:  # noqa: ANN401 - whatever was awaited
+        return self._stand_still() if self._life.over else self._body.send(value)
+
+    def throw(self, *error: Any) -> Any:
+        return self._stand_still() if self._life.over else self._body.throw(*error)
+
+    def close(self) -> None:
+        if not self._life.over:
+            self._body.close()
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        return self._body.__await__()
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - looks like the coroutine to those who print tasks
+        return getattr(self._body, name)
+
+    def _stand_still(self) -> Any:  # noqa: ANN401 - a future in the form asyncio's tasks take it
+        if self._life.buried:
+            if inspect.iscoroutine(self._body) and inspect.getcoroutinestate(self._body) == inspect.CORO_CREATED:
+                self._body.close()
+            else:
+                _BODIES.append(self._body)
+            raise asyncio.CancelledError
+        never: Any = asyncio.get_running_loop().create_future()
+        never._asyncio_future_blocking = True  # noqa: SLF001 - what `await` on a future does
+        return never
+
+
+def mortal_tasks(loop: asyncio.AbstractEventLoop, body: Any, **more: Any) -> asyncio.Task[Any]:  # noqa: ANN401 - as asyncio
+    """Make a task; a task factory for the loop of a lab."""
+    context = more.get("context")
+    life = OWNER.get() if context is None else context.get(OWNER)
+    if life is None:
+        return asyncio.Task(body, loop=loop, **more)
+    made: asyncio.Task[Any] = asyncio.Task(_Mortal(body, life), loop=loop, **more)
+    life.tasks.add(made)
+    made.add_done_callback(life.tasks.discard)
+    return made
+
+
+class _Killed(BaseException):
+    """Leaves a transaction as the death of its process would: rolled back."""
+
+
+class MortalStore:
+    """A store as one worker sees it. After the worker's end it answers nothing."""
+
+    def __init__(self, store: Store, life: Life, plan: Plan) -> None:
+        """Stand in front of a store."""
+        self._store = store
+        self._life = life
+        self.plan = plan
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - the store's own
+        return getattr(self._store, name)
+
+    async def transact(self, op: Callable[..., T], /, *args: Any, lane: Lane = Lane.WORK, **more: Any) -> T:
+        """Run a transaction, unless the worker's end comes before, inside or after it."""
+        if self._life.over:
+            await self._never()
+        if op not in {commits.commit, effects.commit_with, leases.claim}:
+            value = await self._store.transact(op, *args, lane=lane, **more)
+            return value if not self._life.over else await self._never()
+        what = _described(args[0])
+        if op is not leases.claim and self.plan.now(Place.BEFORE, what):
+            await self._die()
+        if op is effects.commit_with and self.plan.now(Place.INSIDE, what):
+            await self._die_inside(op, args, lane, more)
+        value = await self._store.transact(op, *args, lane=lane, **more)
+        if op is leases.claim:
+            what = "a claim" if value[0] else ""  # type: ignore[index]
+        if what and not self._life.over and self.plan.now(Place.AFTER, what):
+            await self._die()
+        return value if not self._life.over else await self._never()
+
+    async def _die_inside(self, op: Callable[..., Any], args: tuple[Any, ...], lane: Lane, more: dict[str, Any]) -> None:
+        def halfway(tx: Any, *args: Any, **more: Any) -> None:  # noqa: ANN401 - as op
+            op(tx, *args, **more)
+            raise _Killed
+
+        try:
+            await self._store.transact(halfway, *args, lane=lane, **more)
+        except _Killed:
+            await self._die()
+
+    async def _die(self) -> None:
+        self._life.now()
+        await self._never()
+
+    async def _never(self) -> Any:  # noqa: ANN401 - it does not return
+        await asyncio.get_running_loop().create_future()
+
+    def transact_now(self, op: Callable[..., T], /, *args: Any, lane: Lane = Lane.WORK, **more: Any) -> T:
+        """Do the same for a thread; a dead worker's thread finds the store unavailable."""
+        if self._life.over:
+            raise StoreUnavailable("this worker was killed")
+        return self._store.transact_now(op, *args, lane=lane, **more)
+
+    def listen(self, heard: Callable[[str], None]) -> Listener:
+        """Pass hints on while the worker lives."""
+        return self._store.listen(lambda topic: None if self._life.over else heard(topic))
+
+    def life_lock(self, name: str) -> LifeLock:
+        """Take a life lock that falls with the life."""
+        lock = self._store.life_lock(name)
+        self._life.locks.append(lock)
+        return lock
+
+
+def _described(subject: object) -> str:
+    """Say what a commit is about, `intent charge#1`."""
+    proposals: list[Proposal] = subject if isinstance(subject, list) else [subject]  # type: ignore[list-item]
+    entries = [entry for one in proposals if hasattr(one, "entries") for entry in one.entries]
+    words = [f"{entry.kind.word} {shown(entry.key)}" if entry.key else entry.kind.word for entry in entries]
+    return ", ".join(words) or "a commit"

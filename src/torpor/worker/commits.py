@@ -1,0 +1,159 @@
+"""An executor's commits: what is gathered, what is under way, what a refusal puts back.
+
+One commit of a run is under way at a time, because the next one's head is known only then. What is gathered meanwhile
+travels with the next. A refused draft changed nothing in the store, so it goes back in front of what came after it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from torpor.core.commit import NewWait, Proposal
+from torpor.core.journal import Kind
+from torpor.core.lease import Fence
+from torpor.worker.draft import TITLE_LETTERS, Draft
+
+if TYPE_CHECKING:
+    from torpor.core.commit import NewMessage
+    from torpor.core.journal import Entry
+    from torpor.core.wait import WaitKind
+    from torpor.engine.commit import Reply
+    from torpor.worker.endings import Last
+    from torpor.worker.executor import Executor
+
+
+class Commits:
+    """The commits of one executor (committer.Committing)."""
+
+    def __init__(self, executor: Executor) -> None:
+        """Begin with nothing gathered."""
+        self._executor = executor
+        self.draft = Draft()
+        self.last: Last | None = None
+        """What completes the commit that ends the turn or the stretch, once there is one."""
+        self._sent = Draft()
+        self._parking = False
+        self._under_way: Proposal | None = None
+        self._submitted = False
+
+    # gathering
+
+    def record(self, entry: Entry) -> None:
+        """Put an entry into the next commit."""
+        self.draft.entries.append(entry)
+
+    def message(self, message: NewMessage) -> None:
+        """Put a message to another run into the next commit."""
+        self.draft.messages = (*self.draft.messages, message)
+
+    def open_wait(self, kind: WaitKind, due_at: int | None, title: str) -> int:
+        """Put a person's wait into the next commit, opened by the entry recorded last; return its slot."""
+        taken = {*self._executor.rows, *(wait.slot for wait in (*self.draft.waits, *self._sent.waits))}
+        slot = next(n for n in range(len(taken) + 1) if n not in taken)
+        opened = NewWait(slot, len(self.draft.entries), kind, due_at, title[:TITLE_LETTERS])
+        self.draft.waits = (*self.draft.waits, opened)
+        return slot
+
+    def end_with(self, last: Last, *, parking: bool = False) -> None:
+        """Commit what is gathered and end the turn or the stretch with it. `parking`: only because nothing else is left."""
+        self.last, self._parking = last, parking
+        self.submit()
+
+    # sending
+
+    @property
+    def in_flight(self) -> bool:
+        """Whether a commit is under way."""
+        return self._under_way is not None
+
+    @property
+    def pending(self) -> bool:
+        """Whether one is under way, or about to be."""
+        return self._under_way is not None or self._submitted
+
+    def submit(self) -> None:
+        """Ask the committer for a flush, once."""
+        if not self._submitted and self._under_way is None and not self._executor.ended:
+            self._submitted = True
+            self._executor.worker.committer.submit(self)
+
+    def build(self, *, alone: bool = False) -> Proposal | None:
+        """Return what is to be committed now; `alone` also without an entry: a transactional effect adds one."""
+        self._submitted = False
+        executor = self._executor
+        if executor.ended:
+            return None
+        turn = executor.turn
+        if turn is not None and turn.notes:
+            notes, turn.notes = turn.notes, []
+            self.draft = Draft(notes).before(self.draft)
+        self._sent, self.draft = self.draft, Draft()
+        sent, lease = self._sent, executor.lease
+        proposal = Proposal(
+            lease.run_id,
+            lease.token,
+            lease.epoch,
+            executor.head,
+            sent.entries,
+            seen=executor.seen,
+            waits=sent.waits,
+            closes=sent.closes,
+            over=sent.over,
+            taken=sent.taken,
+            messages=sent.messages,
+            not_before=sent.not_before,
+            transactional=alone,
+        )
+        if self.last is not None:
+            self.last(proposal)  # what it adds belongs to this proposal, not to the draft
+        if executor.bodies.new:
+            proposal.blobs = executor.bodies.take_new()
+        if not proposal.entries and not alone:
+            return None
+        self._under_way = proposal
+        return proposal
+
+    # replies
+
+    def committed(self, proposal: Proposal, reply: Reply) -> None:
+        """Take the committer's reply."""
+        self._under_way = None
+        executor = self._executor
+        if executor.ended:
+            return
+        if reply.refused is Fence.LOST:
+            executor.lost("the lease was lost")
+        elif reply.refused is not None or reply.answered or reply.early:
+            self._put_back(reply)
+            executor.refused(reply)
+        else:
+            executor.committed(proposal, reply)
+
+    def _put_back(self, reply: Reply) -> None:
+        sent, self._sent = self._sent, Draft()
+        if reply.refused is not None:  # cancel was asked: of calls that ended the results are kept, nothing else goes on
+            self.draft, self.last = sent.only_results().before(self.draft), None
+            return
+        if self._parking:
+            self.last, self._parking = None, False
+        if reply.answered:  # a person was first: the wait is looked at again before anything is consumed or closed
+            consuming = self._executor.consuming
+            sent.entries = [e for e in sent.entries if not (e.kind is Kind.CONSUMED and e.key == consuming)]
+            sent.closes = ()
+        self.draft = sent.before(self.draft)
+
+    def take_back(self) -> None:
+        """Take the last proposal back: the effect it carried raised, nothing was written."""
+        self._under_way = None
+        self.draft, self._sent = self._sent.before(self.draft), Draft()
+
+    def broken(self, proposal: Proposal, error: Exception) -> None:
+        """Take an error of this commit's own: a defect, or something the store refuses.
+
+        The lease is let go without a word; whoever takes the run over meets the same, and after the third time a person
+        is asked (G13).
+        """
+        self._under_way = None
+        executor = self._executor
+        executor.worker.log.error("a commit failed", run=executor.name, error=repr(error), entries=len(proposal.entries))
+        executor.lost(f"a commit failed: {error!r}")

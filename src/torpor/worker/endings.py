@@ -1,0 +1,118 @@
+"""How a stretch or a turn ends: what the last commit of each kind of ending carries.
+
+Each function returns what completes a proposal at the moment it is built, because what was gathered by then (outcomes,
+notes, waits) travels along, and because a refused proposal is completed anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from torpor.core.commit import NewRow, NewWait, Proposal
+from torpor.core.journal import Entry, Kind
+from torpor.core.run import State
+from torpor.core.wait import WaitKind
+from torpor.sdk.flow import rows_of
+from torpor.sdk.rows import seal
+from torpor.worker.draft import TITLE_LETTERS
+
+if TYPE_CHECKING:
+    from torpor.core.wait import Open
+    from torpor.store.rows import WaitRow
+    from torpor.worker.executor import Executor
+
+Last = Callable[[Proposal], None]
+
+
+def checkpoint(executor: Executor, state: Any, turn: int) -> Last:  # noqa: ANN401 - any state
+    """End turn number `turn` with a state. Raises UnstorableValue, with the path."""
+    encode = executor.bodies.encode
+    rows: list[NewRow] = []
+    for field, appended in rows_of(state):
+        first, new = seal(appended)
+        rows += [NewRow(field, n, encode(item, f"state.{field}[{n}]")) for n, item in enumerate(new, start=first)]
+    body = encode(state, "state")
+
+    def last(proposal: Proposal) -> None:
+        proposal.entries = [*proposal.entries, Entry(Kind.CHECKPOINT, None, None)]
+        proposal.state_body, proposal.turn, proposal.rows = body, turn + 1, rows
+        _end_waits(executor, proposal)
+        if executor.version != executor.flow.version:
+            proposal.program = executor.worker.program_number(executor.flow)
+
+    return last
+
+
+def finish(executor: Executor, state: State, entry: Entry) -> Last:
+    """End the run."""
+
+    def last(proposal: Proposal) -> None:
+        proposal.entries = [*proposal.entries, entry]
+        proposal.after = state
+        _end_waits(executor, proposal)
+
+    return last
+
+
+def _end_waits(executor: Executor, proposal: Proposal) -> None:
+    """A turn's waits end with it; those of people are withdrawn with care: a decision may have come first (G10)."""
+    rows = executor.rows.values()
+    asked = [(row.slot, row.seq) for row in rows if row.kind.for_person and row.answered_at is None]
+    proposal.closes = [*proposal.closes, *asked]
+    proposal.over = [*proposal.over, *(row.slot for row in rows)]
+
+
+def give_back(executor: Executor, why: str) -> Last:
+    """Give the lease up for somebody else to go on at once."""
+    note = Entry(Kind.NOTE, None, executor.bodies.encode({"note": why}, "note"))
+
+    def last(proposal: Proposal) -> None:
+        proposal.entries = [*proposal.entries, note]
+        proposal.after = State.READY
+
+    return last
+
+
+def suspend(executor: Executor, waits: list[Open], titles: list[str], due_at: int | None) -> Last:
+    """Put the run away until one of its waits is satisfied."""
+    entry = Entry(Kind.WAIT, None, executor.bodies.encode({"for": titles}, "waits"))
+
+    def last(proposal: Proposal) -> None:
+        proposal.entries = [*proposal.entries, entry]
+        proposal.after, proposal.due_at = State.WAITING, due_at
+        proposal.needs_person = any(wait.kind.for_person for wait in waits)
+        _write_waits(executor, proposal, waits, titles)
+
+    return last
+
+
+def _write_waits(executor: Executor, proposal: Proposal, waits: list[Open], titles: list[str]) -> None:
+    """Write the waits that no entry of their own made known; slots of those that are over are used again."""
+    kept = {row.slot for row in executor.rows.values() if row.kind.for_person} | {w.slot for w in proposal.waits}
+    kept -= set(proposal.over)
+    fresh = [(wait, title) for wait, title in zip(waits, titles, strict=True) if not wait.kind.for_person]
+    free = [slot for slot in range(len(kept) + len(fresh)) if slot not in kept][: len(fresh)]
+    place = len(proposal.entries)
+    written = [
+        NewWait(slot, place, wait.kind, wait.due_at, title[:TITLE_LETTERS])
+        for slot, (wait, title) in zip(free, fresh, strict=True)
+    ]
+    proposal.waits = [*proposal.waits, *written]
+    proposal.over = [*proposal.over, *(slot for slot in executor.rows if slot not in kept and slot not in free)]
+
+
+def trouble(executor: Executor, kind: str, title: str, more: dict[str, Any], asked: WaitRow | None) -> Last:
+    """Put the run away for a person. `asked` is the same question, still open from before: it is not asked twice."""
+    entry = Entry(Kind.WAIT, None, executor.bodies.encode({"trouble": kind, "title": title, **more}, "trouble"))
+
+    def last(proposal: Proposal) -> None:
+        proposal.entries = [*proposal.entries, entry]
+        proposal.after, proposal.needs_person = State.WAITING, True
+        proposal.over = [row.slot for row in executor.rows.values() if row.kind is WaitKind.ATTENTION and row is not asked]
+        if asked is None:
+            used = set(executor.rows) - set(proposal.over)
+            slot = next(n for n in range(len(used) + 1) if n not in used)
+            proposal.waits = [NewWait(slot, len(proposal.entries), WaitKind.ATTENTION, None, title[:TITLE_LETTERS])]
+
+    return last

@@ -1,0 +1,84 @@
+"""Hints: they reach every process that listens, after the commit, and never a transaction that was taken back."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from queue import SimpleQueue
+from typing import TYPE_CHECKING
+
+import pytest
+
+from torpor.errors import NotFound
+from torpor.store.postgres.listener import PostgresListener
+
+if TYPE_CHECKING:
+    from tests.stores import Place
+    from torpor.store.protocol import Store, Tx
+
+SECONDS = 30
+_SENDER = """
+import sys
+from torpor.store.opening import open_store
+store = open_store(sys.argv[1])
+store.transact_now(lambda tx: tx.hint("from afar"))
+store.close_now()
+"""
+
+
+def _listen(store: Store, heard: SimpleQueue[str]) -> object:
+    listener = store.listen(heard.put)
+    if isinstance(listener, PostgresListener):
+        assert listener.listening.wait(SECONDS)
+    return listener
+
+
+def test_a_hint_is_heard_after_the_commit(store: Store) -> None:
+    """Also by the process that sent it; a topic is said once for each transaction; one taken back is not heard."""
+    heard: SimpleQueue[str] = SimpleQueue()
+    listener = _listen(store, heard)
+
+    def twice(tx: Tx) -> None:
+        tx.hint("ready")
+        tx.hint("ready")
+        assert heard.empty()
+
+    def taken_back(tx: Tx) -> None:
+        tx.hint("never")
+        tx.now()
+        raise NotFound("nothing")
+
+    store.transact_now(twice)
+    assert heard.get(timeout=SECONDS) == "ready"
+    with pytest.raises(NotFound):
+        store.transact_now(taken_back)
+    store.transact_now(lambda tx: tx.hint("last"))
+    assert heard.get(timeout=SECONDS) == "last"
+    listener.close()  # type: ignore[attr-defined]
+    store.transact_now(lambda tx: tx.hint("nobody"))
+    assert heard.empty()
+
+
+def test_a_hint_crosses_processes(shared: Place) -> None:
+    """The listener's process is not the sender's."""
+    heard: SimpleQueue[str] = SimpleQueue()
+    listener = _listen(shared.open(), heard)
+    subprocess.run([sys.executable, "-c", _SENDER, shared.url], check=True)
+    assert heard.get(timeout=SECONDS) == "from afar"
+    listener.close()  # type: ignore[attr-defined]
+
+
+def test_a_listener_comes_back_after_its_connection_broke(on_server: Place) -> None:
+    """Nobody is told; hints that were sent meanwhile are lost, later ones are heard."""
+    heard: SimpleQueue[str] = SimpleQueue()
+    store = on_server.postgres()
+    listener = store.listen(heard.put)
+    assert listener.listening.wait(SECONDS)
+    first = listener.hearings
+    on_server.cut()
+    while listener.hearings == first:
+        assert listener.listening.wait(SECONDS)
+    on_server.open().transact_now(lambda tx: tx.hint("again"))
+    assert heard.get(timeout=SECONDS) == "again"
+    listener.close()
+    assert not listener.listening.is_set()
