@@ -40,9 +40,7 @@ def moment() -> Moment:
 
 
 @pytest.fixture
-def make_place(
-    tmp_path: Path, moment: Moment, server_url: Callable[[str], str]
-) -> Iterator[Callable[[str], Place]]:
+def make_place(tmp_path: Path, moment: Moment, server_url: Callable[[str], str]) -> Iterator[Callable[[str], Place]]:
     """Return a function that makes a fresh database of a kind."""
     with ExitStack() as places:
 

@@ -11,29 +11,40 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 from torpor.clock import as_micros
 from torpor.core.ids import wait_name
+from torpor.core.lease import Proof
 from torpor.core.run import Flag, State
 from torpor.core.wait import WaitKind
 from torpor.engine import runs, waits
 from torpor.engine.decisions import Decision, decide, find_run
 from torpor.engine.large import put_aside, read_whole
+from torpor.engine.queries import facts, people
+from torpor.engine.queries.doctor import Place, diagnose
+from torpor.engine.queries.fleet import fleet, listed, run_lines
+from torpor.engine.queries.show import show
 from torpor.errors import Conflict, NeedsPerson, NotFound, RunCancelled, RunFailed, UsageError
 from torpor.store import values
 from torpor.store.protocol import Lane
 from torpor.store.rows import Kept, NewSignal
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sequence
     from datetime import datetime
 
     from torpor.core.commit import Blob
+    from torpor.engine.queries.doctor import Diagnosis
+    from torpor.engine.queries.fleet import Fleet, RunLine
+    from torpor.engine.queries.show import RunShown
     from torpor.store.protocol import Store, Tx
+    from torpor.store.rows import WorkerRow
 
 POLL_SECONDS = 1.0
 _FIRST_POLL_SECONDS = 0.05
+CHECKED_BYTES = 256 << 20
+"""A larger SQLite file is checked for damage only if asked: all of it is read."""
 
 
 class Started(NamedTuple):
@@ -184,6 +195,61 @@ class Client:
         finally:
             await asyncio.to_thread(listener.close)
 
+    # reading
+
+    async def get(self, run: str) -> RunLine:
+        """Return how a run stands, with its reason and its open waits."""
+        return await self.store.transact(_get, run, lane=Lane.READ)
+
+    async def show(self, run: str) -> RunShown:
+        """Return a run in full: its story, its effects, its state and its result."""
+        return await self.store.transact(show, run, lane=Lane.READ)
+
+    async def inbox(self, *, limit: int = 100) -> people.Inbox:
+        """Return every open wait for a person, oldest first, a bounded number."""
+        return await self.store.transact(people.inbox, limit=limit, lane=Lane.READ)
+
+    async def wait(self, wait: str) -> people.InboxItem:
+        """Return one open wait for a person, in full. Raises NotFound if it is over."""
+        return await self.store.transact(people.item, wait, lane=Lane.READ)
+
+    async def fleet(self, *, limit: int = 50) -> Fleet:
+        """Return the runs that are not asleep, the next to wake, the last that ended, and how many there are of each."""
+        return await self.store.transact(fleet, limit=limit, lane=Lane.READ)
+
+    async def doctor(self, *, check: bool | None = None) -> Diagnosis:
+        """Return everything that is wrong or would be stuck in silence (G13), and whether it is safe to stop now.
+
+        `check` reads an SQLite file whole to find damage; None does so while it is small.
+        """
+        found = await self.store.transact(facts.facts, lane=Lane.READ)
+        gone = await asyncio.to_thread(_gone, self.store, found.workers)
+        place = await self.store.transact(_place, self.store, check, lane=Lane.READ)
+        schema = await asyncio.to_thread(self.store.schema)
+        return diagnose(found, place._replace(schema=schema), gone)
+
+    async def reset_clock(self) -> int:
+        """Bring stored times that are far ahead of this machine's clock back to it; return how many rows changed.
+
+        SQLite only, where the host's clock is the store's: UsageError elsewhere.
+        """
+        if self.store.kind != "sqlite":
+            raise UsageError("this store's clock is its server's own", hint="set the server's clock right")
+        return await self.store.transact(facts.reset_clock)
+
+    async def list(
+        self,
+        *,
+        states: Sequence[State] | None = None,
+        program: str | None = None,
+        limit: int = 50,
+        before: str | None = None,
+    ) -> Sequence[RunLine]:
+        """Return the newest runs that pass a filter, older than the run `before`; at most 200."""
+        return await self.store.transact(
+            _list, states=states, program=program, limit=limit, before=before, lane=Lane.READ
+        )
+
 
 def _moment(at: datetime) -> int:
     try:
@@ -244,3 +310,52 @@ def _result(found: _Outcome) -> bytes:
     place = f" ({where})" if where else ""
     message = f"{found.name} failed: {kind}: {detail}{place}"
     raise RunFailed(message, kind=kind, detail=detail, hint=f"torpor show {found.name}")
+
+
+# reading
+
+
+def _get(tx: Tx, run: str) -> RunLine:
+    return run_lines(tx, [find_run(tx, run)[0]])[0]
+
+
+def _list(
+    tx: Tx, *, states: Sequence[State] | None, program: str | None, limit: int, before: str | None
+) -> Sequence[RunLine]:
+    below = None if before is None else find_run(tx, before)[0].id
+    return listed(tx, states=states, program=program, limit=limit, before=below)
+
+
+def _gone(store: Store, workers: Sequence[WorkerRow]) -> frozenset[int]:
+    """Return the workers whose death is proven. Blocking: a lock each."""
+    return frozenset(row.id for row in workers if store.prove_death(row) is not Proof.NONE)
+
+
+def _place(tx: Tx, store: Store, check: bool | None) -> Place:  # noqa: FBT001 - passed on
+    """Return what is known of the database itself."""
+    from pathlib import Path
+
+    from torpor.store.sqlite import SqliteStore
+
+    if not isinstance(store, SqliteStore):
+        return Place(store.kind, without_password(store.url), "PostgreSQL", 0)
+    from torpor.store.sqlite.store import integrity
+    from torpor.store.sqlite.tx import SqliteTx
+
+    database = cast(SqliteTx, tx).connection()
+    version = f"SQLite {database.execute('SELECT sqlite_version()').fetchone()[0]}"
+    if store.path == ":memory:":
+        return Place(store.kind, "memory", version, 0)
+    file, wal = Path(store.path), Path(f"{store.path}-wal")
+    count = file.stat().st_size
+    small = count <= CHECKED_BYTES if check is None else check
+    complaint = integrity(database) if small else None
+    damage = None if complaint is None else "" if complaint == "ok" else complaint
+    return Place(store.kind, store.path, version, 0, count, wal.stat().st_size if wal.exists() else 0, damage)
+
+
+def without_password(url: str) -> str:
+    """Return a store's address as it may be printed."""
+    scheme, mark, rest = url.partition("://")
+    login, at, host = rest.rpartition("@")
+    return f"{scheme}{mark}{login.partition(':')[0]}{at}{host}" if at else url

@@ -85,7 +85,7 @@ def _load_module(name: str) -> ModuleType:
 class Process:
     """A worker and a waker on one store, in one process."""
 
-    def __init__(self, store: Store, app: App, **options: Any) -> None:  # noqa: ANN401 - Worker's keywords
+    def __init__(self, store: Store, app: App, **options: Any) -> None:
         """Wire them; nothing runs before `run`. `options` are `Worker`'s."""
         if not app.flows:
             message = "the app has no flow"
@@ -121,15 +121,15 @@ async def opened(url: str, *, create: bool = True) -> AsyncIterator[Store]:
         await store.close()
 
 
-async def run(  # noqa: PLR0913 - what a script can say
+async def run(
     app: App,
     flow: Callable[..., Any] | str,
-    state: Any = None,  # noqa: ANN401 - any storable value
+    state: Any = None,
     *,
     store: str = ":memory:",
     key: str | None = None,
     timeout_seconds: float | None = None,
-) -> Any:  # noqa: ANN401 - the flow's result
+) -> Any:
     """Start a run, work on it here until it ends, and return its result; for scripts and notebooks.
 
     With a file or a server as `store` the run survives this process: the same `key` goes on with it. Raises RunFailed,

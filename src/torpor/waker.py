@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from torpor.engine.leases import Reaped
-    from torpor.store.protocol import Store
+    from torpor.store.protocol import Store, Tx
     from torpor.store.rows import WorkerRow
 
 log = logging.getLogger("torpor.waker")
@@ -46,7 +46,7 @@ class Waker:
         self._looked = -TICK_SECONDS
         self._swept = -BLOB_GRACE_SECONDS
         self._now = 0
-        self.on_reaped: Callable[[list[Reaped]], None] = lambda reaped: None
+        self.on_reaped: Callable[[list[Reaped]], None] = _nobody
         """Told of takeovers: for `torpor dev` and the demo."""
 
     def soon(self, due_at: int) -> None:
@@ -139,7 +139,10 @@ class Waker:
         proofs = await asyncio.to_thread(self._proofs)
         if not tick and not proofs:
             return
-        quiet = max(self._quiet_until, self._store.started_at + clock.micros(self._lease_seconds) if self._store.started_at else 0)
+        quiet = max(
+            self._quiet_until,
+            self._store.started_at + clock.micros(self._lease_seconds) if self._store.started_at else 0,
+        )
         reaped = await self._store.transact(leases.reap, proofs, quiet_until=quiet)
         if reaped:
             log.info("took %d runs from workers %s", len(reaped), sorted({one.worker for one in reaped}))
@@ -154,6 +157,9 @@ class Waker:
         return {worker: proof for worker, proof in found.items() if proof is not Proof.NONE}
 
 
-def _fire(tx: object) -> tuple[int, int | None, int]:
-    fired = waits.fire_timers(tx)  # type: ignore[arg-type]
-    return fired, tx.next_due(), tx.now()  # type: ignore[attr-defined]
+def _nobody(_reaped: list[Reaped]) -> None:
+    """Nobody is interested."""
+
+
+def _fire(tx: Tx) -> tuple[int, int | None, int]:
+    return waits.fire_timers(tx), tx.next_due(), tx.now()

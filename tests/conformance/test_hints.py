@@ -14,7 +14,7 @@ from torpor.store.postgres.listener import PostgresListener
 
 if TYPE_CHECKING:
     from tests.stores import Place
-    from torpor.store.protocol import Store, Tx
+    from torpor.store.protocol import Listener, Store, Tx
 
 SECONDS = 30
 _SENDER = """
@@ -26,7 +26,7 @@ store.close_now()
 """
 
 
-def _listen(store: Store, heard: SimpleQueue[str]) -> object:
+def _listen(store: Store, heard: SimpleQueue[str]) -> Listener:
     listener = store.listen(heard.put)
     if isinstance(listener, PostgresListener):
         assert listener.listening.wait(SECONDS)
@@ -54,7 +54,7 @@ def test_a_hint_is_heard_after_the_commit(store: Store) -> None:
         store.transact_now(taken_back)
     store.transact_now(lambda tx: tx.hint("last"))
     assert heard.get(timeout=SECONDS) == "last"
-    listener.close()  # type: ignore[attr-defined]
+    listener.close()
     store.transact_now(lambda tx: tx.hint("nobody"))
     assert heard.empty()
 
@@ -65,7 +65,7 @@ def test_a_hint_crosses_processes(shared: Place) -> None:
     listener = _listen(shared.open(), heard)
     subprocess.run([sys.executable, "-c", _SENDER, shared.url], check=True)
     assert heard.get(timeout=SECONDS) == "from afar"
-    listener.close()  # type: ignore[attr-defined]
+    listener.close()
 
 
 def test_a_listener_comes_back_after_its_connection_broke(on_server: Place) -> None:

@@ -40,7 +40,9 @@ def other(on_server: Place) -> PostgresStore:
     return on_server.postgres()
 
 
-def test_a_signal_that_waits_behind_a_suspend_wakes_the_run(on_server: Place, world: World, other: PostgresStore) -> None:
+def test_a_signal_that_waits_behind_a_suspend_wakes_the_run(
+    on_server: Place, world: World, other: PostgresStore
+) -> None:
     """G7: the signal sees the run waiting, whatever its statement's view was."""
     lease = world.claim(1)[0].lease
     suspend = Held(world.store, lambda tx: tx.leave([away(lease)]))
@@ -51,7 +53,9 @@ def test_a_signal_that_waits_behind_a_suspend_wakes_the_run(on_server: Place, wo
     assert world.state(lease.run_id) is State.READY
 
 
-def test_a_suspend_that_waits_behind_a_signal_does_not_sleep(on_server: Place, world: World, other: PostgresStore) -> None:
+def test_a_suspend_that_waits_behind_a_signal_does_not_sleep(
+    on_server: Place, world: World, other: PostgresStore
+) -> None:
     """G7: the suspend sees that more came than it had seen."""
     lease = world.claim(1)[0].lease
     signal = Held(world.store, lambda tx: tx.add_signals([NewSignal(lease.run_id, "go", b"")]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,18 +20,26 @@ from torpor.store.postgres import PostgresStore
 from torpor.store.sqlite import SqliteStore
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from tests.stores import Place
-    from torpor.store.protocol import Store
+    from torpor.store.protocol import Store, Tx
 
 FUTURE = 7
 
 
 @pytest.fixture
-def newer_torpor(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let this torpor need schema 7, which adds a table."""
-    known = migrate.migrations
-    added = ((FUTURE, "CREATE TABLE added (id bigint);"),)
-    monkeypatch.setattr(migrate, "migrations", lambda kind: known(kind) + added)
+def another(shared: Place) -> Iterator[Callable[[], Store]]:
+    """Return a function that opens one more store, without looking at its schema."""
+    with ExitStack() as closing:
+
+        def make() -> Store:
+            path = shared.url.removeprefix("sqlite:///")
+            store: Store = PostgresStore(shared.url) if shared.on_server else SqliteStore(path)
+            closing.callback(store.close_now)
+            return store
+
+        yield make
 
 
 def _number(place: Place, number: int) -> None:
@@ -43,50 +52,30 @@ def _number(place: Place, number: int) -> None:
         db.close()
 
 
-@pytest.mark.usefixtures("newer_torpor")
-def test_an_older_schema_is_refused_until_migrated(shared: Place) -> None:
-    """The words of `docs`: both numbers, where, and the command; what was there is there afterwards."""
-    old = PostgresStore(shared.url) if shared.on_server else SqliteStore(shared.url.removeprefix("sqlite:///"))
-    if not shared.on_server:
-        with pytest.MonkeyPatch.context() as before:
-            before.setattr(migrate, "migrations", lambda kind: tuple(m for m in _all(kind) if m[0] < FUTURE))
-            old.migrate()
-    assert old.schema() == 1
-    old.transact_now(lambda tx: tx.put_meta("kept", "yes"))
+def test_an_older_schema_is_refused_until_migrated(
+    shared: Place, another: Callable[[], Store], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both numbers, where, and the command; two who migrate at once do it once; what was there is there afterwards."""
+    shared.open().transact_now(lambda tx: tx.put_meta("kept", "yes"))
+    known = migrate.migrations
+    added = ((FUTURE, "CREATE TABLE added (id bigint);"),)
+    monkeypatch.setattr(migrate, "migrations", lambda kind: known(kind) + added)
     with pytest.raises(SchemaMismatch, match="the store's schema is 1, this torpor needs 7: ") as refused:
         open_store(shared.url)
     assert refused.value.hint.startswith("torpor migrate   (")
     assert "sleeping runs are untouched" in refused.value.hint
-    both = [Beside(old.migrate), Beside(lambda: _another(shared).migrate())]
+    both = [Beside(another().migrate) for _ in range(2)]
     assert [one.result() for one in both] == [FUTURE, FUTURE]
-    check_schema(old)
-    assert old.transact_now(lambda tx: tx.get_meta("kept")) == "yes"
-    old.close_now()
-    if not shared.on_server:
-        copies = sorted(path.name for path in Path(old.path).parent.glob("torpor.db.schema-*"))  # type: ignore[union-attr]
-        assert copies == ["torpor.db.schema-1"], "one of the two migrated, and kept one copy"
+    store = another()
+    check_schema(store)
+    assert store.transact_now(lambda tx: tx.get_meta("kept")) == "yes"
+    if isinstance(store, SqliteStore):
         assert "a copy is kept beside it" in refused.value.hint
+        copies = [path.name for path in Path(store.path).parent.glob("torpor.db.schema-*")]
+        assert copies == ["torpor.db.schema-1"], "one of the two migrated, and kept one copy"
 
 
-_all = migrate.migrations
-_opened: list[Store] = []
-
-
-def _another(place: Place) -> Store:
-    store: Store = PostgresStore(place.url) if place.on_server else SqliteStore(place.url.removeprefix("sqlite:///"))
-    _opened.append(store)
-    return store
-
-
-@pytest.fixture(autouse=True)
-def closing() -> object:
-    """Close what a test opened by itself."""
-    yield
-    while _opened:
-        _opened.pop().close_now()
-
-
-def test_a_newer_schema_is_refused(shared: Place) -> None:
+def test_a_newer_schema_is_refused(shared: Place, another: Callable[[], Store]) -> None:
     """A torpor that is too old changes nothing."""
     shared.open()
     _number(shared, 99)
@@ -94,7 +83,7 @@ def test_a_newer_schema_is_refused(shared: Place) -> None:
         open_store(shared.url)
     assert "newer torpor" in refused.value.hint
     with pytest.raises(SchemaMismatch):
-        _another(shared).migrate()
+        another().migrate()
 
 
 def test_a_database_without_tables_is_said(on_server: Place) -> None:
@@ -128,9 +117,9 @@ def test_two_processes_that_open_an_empty_store_make_it_once(shared: Place) -> N
         store.close_now()
 
 
-def test_a_full_disk_loses_nothing_that_was_acknowledged(make_place: object) -> None:
+def test_a_full_disk_loses_nothing_that_was_acknowledged(make_place: Callable[[str], Place]) -> None:
     """SQLite's own limit of pages stands for the disk: the commit is refused whole, and goes through once there is room."""
-    store = make_place("sqlite").sqlite()  # type: ignore[operator]
+    store = make_place("sqlite").sqlite()
     world = populate(store, 1)
     lease = world.claim()[0].lease
     assert world.append([add(lease)])
@@ -175,7 +164,11 @@ def test_a_damaged_file_is_said_when_it_is_opened(tmp_path: Path, what: str) -> 
     store.transact_now(lambda tx: tx.append([add(lease, Entry(Kind.NOTE, None, bytes(100_000)))], lease_micros=LEASE))
     store.close_now()
     whole = path.read_bytes()
-    damaged = {"text": b"to do: milk\n" * 500, "header": whole[:100] + b"\xff" * 4000 + whole[4100:], "cut": whole[:8192]}
+    damaged = {
+        "text": b"to do: milk\n" * 500,
+        "header": whole[:100] + b"\xff" * 4000 + whole[4100:],
+        "cut": whole[:8192],
+    }
     path.write_bytes(damaged[what])
     with pytest.raises(StoreCorrupt, match="damaged or no torpor database") as corrupt:
         open_store(str(path))
@@ -198,9 +191,9 @@ def test_a_deadlock_that_does_not_end_is_said(on_server: Place) -> None:
     store = on_server.postgres()
     tries: list[object] = []
 
-    def op(tx: object) -> None:
+    def op(tx: Tx) -> None:
         tries.append(tx)
-        tx.connection().execute("DO $$ BEGIN RAISE EXCEPTION 'x' USING ERRCODE = 'deadlock_detected'; END $$")  # type: ignore[attr-defined]
+        tx.connection().execute("DO $$ BEGIN RAISE EXCEPTION 'x' USING ERRCODE = 'deadlock_detected'; END $$")
 
     with pytest.raises(StoreUnavailable, match="cannot do it now"):
         store.transact_now(op)

@@ -41,7 +41,9 @@ def test_the_first_decision_wins(store: Store, moment: Moment) -> None:
     """A second one, one for an older wait of the slot, and one for an ended wait change nothing (G10)."""
     world = populate(store, 1)
     run = world.runs[0]
-    store.transact_now(lambda tx: tx.put_waits([_wait(run, 0, 3, WaitKind.APPROVAL), _wait(run, 1, 4, WaitKind.APPROVAL)]))
+    store.transact_now(
+        lambda tx: tx.put_waits([_wait(run, 0, 3, WaitKind.APPROVAL), _wait(run, 1, 4, WaitKind.APPROVAL)])
+    )
     at = moment.advance(1)
     assert not store.transact_now(lambda tx: tx.answer_wait(run, 0, 2, b"older"))
     assert not store.transact_now(lambda tx: tx.answer_wait(run, 7, 3, b"nowhere"))
@@ -103,7 +105,9 @@ def test_a_duplicate_counts_nothing_and_wakes_nobody(store: Store) -> None:
     """A key that the run has seen, in the same batch or before; another run's equal key is another signal."""
     world = populate(store, 2)
     one, two = world.runs
-    sent = world.signal(NewSignal(one, "go", b"1", "k"), NewSignal(one, "go", b"2", "k"), NewSignal(two, "go", b"3", "k"))
+    sent = world.signal(
+        NewSignal(one, "go", b"1", "k"), NewSignal(one, "go", b"2", "k"), NewSignal(two, "go", b"3", "k")
+    )
     assert sent == [Kept.NEW, Kept.DUPLICATE, Kept.NEW]
     lease = next(claimed.lease for claimed in world.claim() if claimed.run.id == one)
     world.leave([away(lease, seen=1)])
@@ -123,7 +127,12 @@ def test_an_ended_run_keeps_no_signal(store: Store, end: State) -> None:
     one, two = world.runs
     lease = next(claimed.lease for claimed in world.claim() if claimed.run.id == one)
     world.leave([away(lease, after=end)])
-    sent = [NewSignal(one, "go", b""), NewSignal(999, "go", b"", "k"), NewSignal(two, "go", b""), NewSignal(999, "go", b"", "k")]
+    sent = [
+        NewSignal(one, "go", b""),
+        NewSignal(999, "go", b"", "k"),
+        NewSignal(two, "go", b""),
+        NewSignal(999, "go", b"", "k"),
+    ]
     assert world.signal(*sent) == [Kept.FINAL, Kept.NO_RUN, Kept.NEW, Kept.NO_RUN]
     assert list(store.transact_now(lambda tx: tx.unread([one, two, 999]))) == [two]
     assert world.state(one) is end
@@ -134,7 +143,11 @@ def test_a_claim_brings_open_waits_and_unread_signals(store: Store) -> None:
     world = populate(store, 1)
     lease = world.claim()[0].lease
     run = lease.run_id
-    waits = [_wait(run, 0, 1, WaitKind.MESSAGE, "go"), _wait(run, 1, 2, WaitKind.APPROVAL), _wait(run, 2, 1, WaitKind.TIMER)]
+    waits = [
+        _wait(run, 0, 1, WaitKind.MESSAGE, "go"),
+        _wait(run, 1, 2, WaitKind.APPROVAL),
+        _wait(run, 2, 1, WaitKind.TIMER),
+    ]
     store.transact_now(lambda tx: tx.put_waits(waits))
     store.transact_now(lambda tx: tx.end_waits([(run, 2)]))
     store.transact_now(lambda tx: tx.answer_wait(run, 1, 2, b"yes"))

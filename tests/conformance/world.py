@@ -73,7 +73,7 @@ def add(lease: Lease, *entries: Entry, forbids_cancel: bool = False) -> Append:
     return Append(lease.run_id, lease.token, lease.epoch, lease.head, forbids_cancel, list(entries or (OUTCOME,)))
 
 
-def away(  # noqa: PLR0913 - a leave has that many sides
+def away(
     lease: Lease,
     *entries: Entry,
     after: State = State.WAITING,

@@ -91,9 +91,7 @@ class Gate(Enum):
     CANCELLED = auto()
 
 
-def gate(
-    row: Lease | None, *, token: int, epoch: int, head: int, same_incarnation: bool, life_lock_held: bool
-) -> Gate:
+def gate(row: Lease | None, *, token: int, epoch: int, head: int, same_incarnation: bool, life_lock_held: bool) -> Gate:
     """Decide whether an effect whose intent is durable may start now (G2, G4, G12).
 
     `life_lock_held` is proven by a round trip for `once` and `verify`, and taken as true for the others.

@@ -9,6 +9,7 @@ import argparse
 import asyncio
 import json
 import logging
+import os
 import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,10 @@ from torpor.runtime import Process, opened
 if TYPE_CHECKING:
     from torpor.core.run import State
     from torpor.worker.executor import Executor
+
+
+STORE = "TORPOR_DEMO_STORE"
+"""The environment variable that holds the store's URL."""
 
 
 class _Teller:
@@ -63,16 +68,18 @@ async def _work(store_url: str, name: str, lease_seconds: float) -> None:
 
 
 def main() -> None:
-    """Work until stopped: `python -m torpor.demo.worker --store URL --name w1 --lease-seconds 5 --parent PID`."""
+    """Work until stopped: `python -m torpor.demo.worker --name w1 --lease-seconds 5 --parent PID`.
+
+    The store's URL comes in the environment: it may hold a password, which a command line would show to everybody.
+    """
     parser = argparse.ArgumentParser()
-    parser.add_argument("--store", required=True)
     parser.add_argument("--name", required=True)
     parser.add_argument("--lease-seconds", type=float, required=True)
     parser.add_argument("--parent", type=int, required=True)
     given = parser.parse_args()
     end_with(given.parent)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
-    asyncio.run(_work(given.store, given.name, given.lease_seconds))
+    asyncio.run(_work(os.environ[STORE], given.name, given.lease_seconds))
 
 
 if __name__ == "__main__":

@@ -58,7 +58,9 @@ def settle_late(tx: Tx, run_id: int, seq: int, answer: bytes) -> bool:
         mine = entry is not None and intent is not None and entry.key == intent.key and entry.seq > seq
         if mine and tx.answer_wait(run_id, wait.slot, wait.seq, answer):
             waiting = run.state is State.WAITING
-            tx.change_runs([RunChange(run_id, State.READY if waiting else None, tx.now() if waiting else None, inbox=1)])
+            tx.change_runs(
+                [RunChange(run_id, State.READY if waiting else None, tx.now() if waiting else None, inbox=1)]
+            )
             tx.hint("ready")
             return True
     return False

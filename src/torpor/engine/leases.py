@@ -15,8 +15,8 @@ from torpor.store.rows import Claim, RunChange
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from torpor.store.protocol import Tx
     from torpor.core.wait import Signal
+    from torpor.store.protocol import Tx
     from torpor.store.rows import Claimed, RunRow, WaitRow
 
 LEASE_MICROS = round(LEASE_SECONDS * 1_000_000)
@@ -24,8 +24,14 @@ SWEEP = 200
 """At most so many runs a sweep changes in one transaction."""
 
 
-def claim(  # noqa: PLR0913 - what a claim asks for
-    tx: Tx, worker: int, programs: Sequence[int], limit: int, token: int, after_tenant: int, lease_micros: int = LEASE_MICROS
+def claim(
+    tx: Tx,
+    worker: int,
+    programs: Sequence[int],
+    limit: int,
+    token: int,
+    after_tenant: int,
+    lease_micros: int = LEASE_MICROS,
 ) -> tuple[list[Claimed], dict[bytes, bytes]]:
     """Claim ready runs, with every large body they name."""
     claimed = tx.claim(Claim(worker, list(programs), limit, token, lease_micros, after_tenant))
@@ -43,9 +49,7 @@ def _named_blobs(claimed: Sequence[Claimed]) -> list[bytes]:
     return sorted(found)
 
 
-def renew(
-    tx: Tx, worker: int, held: Sequence[tuple[int, int, int]], lease_micros: int = LEASE_MICROS
-) -> list[Lease]:
+def renew(tx: Tx, worker: int, held: Sequence[tuple[int, int, int]], lease_micros: int = LEASE_MICROS) -> list[Lease]:
     """Renew (run, token, epoch) leases and say that the worker is alive. Never makes a lease that is gone."""
     tx.see_worker(worker)
     return tx.renew(worker, held, lease_micros=lease_micros) if held else []

@@ -84,11 +84,7 @@ def fire_timers(tx: Tx, *, limit: int = SWEEP) -> int:
     if not ids:
         return 0
     runs = tx.get_runs(sorted(ids), lock=True, skip_locked=True)
-    due = [
-        run
-        for run in runs.values()
-        if may_fire(run.due_at, now=now, waiting=run.state is State.WAITING)
-    ]
+    due = [run for run in runs.values() if may_fire(run.due_at, now=now, waiting=run.state is State.WAITING)]
     if due:
         tx.change_runs([RunChange(run.id, state=State.READY, due_at=run.due_at) for run in due])
         tx.hint("ready")

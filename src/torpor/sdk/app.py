@@ -60,7 +60,7 @@ class App:
         `version` goes up when the code changes in a way that sleeping runs must not meet half-way. Raises UsageError.
         """
 
-        def register(flow: Any) -> Any:  # noqa: ANN401 - given back as it came
+        def register(flow: Any) -> Any:
             self._add(flow, name or getattr(flow, "__name__", ""), version)
             return flow
 
@@ -91,7 +91,13 @@ class App:
     def step(self, function: F, /) -> F: ...
     @overload
     def step(
-        self, function: None = None, /, *, name: str = "", retries: int | RetryPolicy = 0, timeout: float | timedelta | None = None
+        self,
+        function: None = None,
+        /,
+        *,
+        name: str = "",
+        retries: int | RetryPolicy = 0,
+        timeout: float | timedelta | None = None,
     ) -> Callable[[F], F]: ...
     def step(
         self,
@@ -104,8 +110,10 @@ class App:
     ) -> Any:
         """Declare a function that may be run again: it reads, or writes what does no harm twice."""
 
-        def declare(function: Any) -> Any:  # noqa: ANN401 - given back as it came
-            return mark(function, define(function, safety=Safety.REPEATABLE, name=name, retries=retries, timeout=timeout))
+        def declare(function: Any) -> Any:
+            return mark(
+                function, define(function, safety=Safety.REPEATABLE, name=name, retries=retries, timeout=timeout)
+            )
 
         return declare if function is None else declare(function)
 
@@ -123,7 +131,7 @@ class App:
         timeout: float | timedelta | None = None,
         verify: Callable[..., Any] | None = None,
     ) -> Callable[[F], F]: ...
-    def effect(  # noqa: PLR0913 - each is a keyword an author may write
+    def effect(
         self,
         function: Any = None,
         /,
@@ -136,7 +144,7 @@ class App:
     ) -> Any:
         """Declare a function that changes the world, and what is known about doing it again (execution.md, Effects)."""
 
-        def declare(function: Any) -> Any:  # noqa: ANN401 - given back as it came
+        def declare(function: Any) -> Any:
             made = define(function, safety=safety, name=name, retries=retries, timeout=timeout, verify=verify)
             return mark(function, made)
 
@@ -161,7 +169,7 @@ class App:
         target.upcasts[old] = function
 
 
-def _annotation(function: Callable[..., Any], parameter: inspect.Parameter) -> Any:  # noqa: ANN401 - any annotation
+def _annotation(function: Callable[..., Any], parameter: inspect.Parameter) -> Any:
     """Return what the state is annotated as, resolved if it can be; None if it says nothing."""
     if parameter.annotation is inspect.Parameter.empty:
         return None

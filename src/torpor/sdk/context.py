@@ -222,7 +222,7 @@ class Context:
         self._refuse_if_closing()
         return self._port.value(name, draw)
 
-    async def _call(  # noqa: PLR0913 - one place for every kind of call
+    async def _call(
         self,
         kind: CallKind,
         name: str,

@@ -17,27 +17,28 @@ if TYPE_CHECKING:
     from torpor.sdk.port import Port
 
 
-def begin(flow: Flow, port: Port, state: Any) -> FlowTask[Any]:  # noqa: ANN401 - any state
+def begin(flow: Flow, port: Port, state: Any) -> FlowTask[Any]:
     """Begin a turn on the port's loop; nothing runs before the loop is pumped."""
     context = Context(port)
     body = flow.function(context, state) if flow.takes_state else flow.function(context)
     return port.loop.start(body)
 
 
-def upcast(flow: Flow, state: Any, version: int) -> Any:  # noqa: ANN401 - any state
+def upcast(flow: Flow, state: Any, version: int) -> Any:
     """Return a state of an older version as the flow's code wants it, by the chain of its upcasts.
 
     Raises UsageError if a link is missing; what an upcast raises goes through.
     """
     for old in range(version, flow.version):
         if old not in flow.upcasts:
-            message = f"{flow.name} is version {flow.version}, this run's state is {version}, and nothing turns {old} into {old + 1}"
+            what = f"{flow.name} is version {flow.version}, this run's state is {version}"
+            message = f"{what}, and nothing turns {old} into {old + 1}"
             raise UsageError(message, hint=f'app.upcast({old}, fn, flow="{flow.name}")')
         state = flow.upcasts[old](state)
     return state
 
 
-def rows_of(state: Any) -> Iterator[tuple[str, Rows[Any]]]:  # noqa: ANN401 - any state
+def rows_of(state: Any) -> Iterator[tuple[str, Rows[Any]]]:
     """Yield the `Rows` fields of a state: top-level fields only."""
     if isinstance(state, dict):
         named = list(state.items())
@@ -50,6 +51,6 @@ def rows_of(state: Any) -> Iterator[tuple[str, Rows[Any]]]:  # noqa: ANN401 - an
             yield str(name), value
 
 
-def next_state(result: Any) -> tuple[bool, Any]:  # noqa: ANN401 - any result
+def next_state(result: Any) -> tuple[bool, Any]:
     """Return whether the turn's result asks for another turn, and the state or the run's result."""
     return (True, result.state) if isinstance(result, Again) else (False, result)

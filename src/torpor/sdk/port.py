@@ -48,7 +48,7 @@ class Port(Protocol):
     def withdraw(self, request: Request) -> None:
         """Say that the code no longer waits for this call."""
 
-    def value(self, name: str, draw: Callable[[], Any]) -> Any:  # noqa: ANN401 - any storable value
+    def value(self, name: str, draw: Callable[[], Any]) -> Any:
         """Return the recorded value of this call, or draw one, to be recorded with the next commit."""
 
     def now(self) -> int:

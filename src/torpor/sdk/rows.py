@@ -83,9 +83,9 @@ class Rows(Generic[T]):
             yield element
 
     @classmethod
-    def __get_pydantic_core_schema__(cls, _source: object, _handler: object) -> Any:  # noqa: ANN401 - pydantic's own hook
+    def __get_pydantic_core_schema__(cls, _source: object, _handler: object) -> Any:
         """Let a pydantic model hold Rows: taken as they are; a list becomes new rows."""
-        from pydantic_core import core_schema  # noqa: PLC0415 - pydantic stays lazy
+        from pydantic_core import core_schema
 
         return core_schema.no_info_plain_validator_function(
             lambda given: given if isinstance(given, Rows) else cls(given),

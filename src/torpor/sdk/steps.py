@@ -69,7 +69,7 @@ def seconds_of(duration: float | timedelta | None, what: str) -> float | None:
     return float(given)
 
 
-def define(  # noqa: PLR0913 - each is a keyword an author may write
+def define(
     function: Callable[..., Any],
     *,
     safety: Safety | str,
@@ -82,7 +82,9 @@ def define(  # noqa: PLR0913 - each is a keyword an author may write
     given: object = function
     if not callable(given):
         message = f"{function!r} cannot be called"
-        raise UsageError(message, hint="give ctx.step or ctx.effect the function itself and its arguments: ctx.step(scan, path)")
+        raise UsageError(
+            message, hint="give ctx.step or ctx.effect the function itself and its arguments: ctx.step(scan, path)"
+        )
     kind = _safety(safety, verify)
     policy = retries if isinstance(retries, RetryPolicy) else RetryPolicy(retries=retries)
     label = name or getattr(function, "__name__", "") or type(function).__name__
@@ -97,7 +99,14 @@ def define(  # noqa: PLR0913 - each is a keyword an author may write
         message = f"{label} is `transactional`: it runs inside the commit, so it is a plain function without a timeout"
         raise UsageError(message, hint="def, not async def; it has 2 seconds")
     return Definition(
-        label, function, kind, policy, seconds_of(timeout, f"timeout of {label}"), verify, is_async, _takes_context(function)
+        label,
+        function,
+        kind,
+        policy,
+        seconds_of(timeout, f"timeout of {label}"),
+        verify,
+        is_async,
+        _takes_context(function),
     )
 
 

@@ -42,11 +42,15 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What the journal knows of one effect: `state` is `started`, `done`, `failed` or `unknown`, `intents` how often it began."""
+    """What the journal knows of one effect.
+
+    `state` is `started`, `done`, `failed` or `unknown`; `intents` says how often it began, `arguments` with what.
+    """
 
     name: str
     state: str
     intents: int
+    arguments: tuple[Any, ...] = ()
     result: Any = None
 
 
@@ -118,6 +122,10 @@ _STATES = {Kind.OUTCOME: "done", Kind.FAILURE: "failed", Kind.WAIT: "unknown"}
 def _effect(tx: Tx, key: str, entries: list[Stored]) -> Effect:
     telling = [entry for entry in entries if entry.kind is not Kind.NOTE]
     state = _STATES.get(telling[-1].kind, "started") if telling else "started"
-    body = whole(tx, telling[-1].body) if state == "done" else None
-    intents = sum(entry.kind is Kind.INTENT for entry in entries)
-    return Effect(name_of(key), state, intents, None if body is None else values.decode(body))
+    result = values.decode(whole(tx, telling[-1].body) or _NOTHING) if state == "done" else None
+    intents = [whole(tx, entry.body) for entry in entries if entry.kind is Kind.INTENT]
+    began: Any = values.decode(intents[-1]) if intents and intents[-1] is not None else {}
+    return Effect(name_of(key), state, len(intents), tuple(began.get("args", ())), result)
+
+
+_NOTHING = values.encode(None)

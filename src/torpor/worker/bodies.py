@@ -53,14 +53,16 @@ class Bodies:
 
     __slots__ = ("_blobs", "_secrets", "_types", "new")
 
-    def __init__(self, secrets: Secrets, blobs: Mapping[bytes, bytes], types: Callable[[str], type | None] | None = None) -> None:
+    def __init__(
+        self, secrets: Secrets, blobs: Mapping[bytes, bytes], types: Callable[[str], type | None] | None = None
+    ) -> None:
         """Begin with the packed blobs that the claim brought along."""
         self._secrets = secrets
         self._blobs = dict(blobs)
         self._types = types
         self.new: list[Blob] = []
 
-    def encode(self, value: Any, path: str) -> bytes:  # noqa: ANN401 - any storable value
+    def encode(self, value: Any, path: str) -> bytes:
         """Return a value's body. Raises UnstorableValue."""
         body = values.encode(value, path=path)
         if self._secrets._known:  # noqa: SLF001 - one check on the hot path instead of a call
@@ -85,7 +87,7 @@ class Bodies:
             raise StoreCorrupt(message, hint="restore it from a backup; the journal still names it")
         return decompress(packed)
 
-    def decode(self, body: bytes | None, hint: object = None) -> Any:  # noqa: ANN401 - any storable value
+    def decode(self, body: bytes | None, hint: object = None) -> Any:
         """Return the value of a body; None for none."""
         return None if body is None else values.decode(self.whole(body), hint=hint, types=self._types)
 

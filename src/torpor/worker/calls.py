@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from torpor.sdk.steps import Definition, EffectContext
 
 
-
 class Calls:
     """Runs functions for all executors of a worker."""
 
@@ -47,7 +46,7 @@ class Calls:
         running.add_done_callback(partial(_finished, done))
         return running
 
-    async def _in_thread(self, definition: Definition, args: Sequence[Any], more: dict[str, Any]) -> Any:  # noqa: ANN401
+    async def _in_thread(self, definition: Definition, args: Sequence[Any], more: dict[str, Any]) -> Any:
         context = contextvars.copy_context()
         loop = asyncio.get_running_loop()
         call = loop.run_in_executor(self._threads, lambda: context.run(definition.function, *args, **more))
@@ -67,9 +66,7 @@ def _finished(done: Callable[[Any, BaseException | None], None], ended: asyncio.
         done(ended.result(), None)
 
 
-async def _within(
-    seconds: float, function: Callable[..., Any], args: Sequence[Any], more: dict[str, Any]
-) -> Any:  # noqa: ANN401 - whatever the author returns
+async def _within(seconds: float, function: Callable[..., Any], args: Sequence[Any], more: dict[str, Any]) -> Any:
     async with asyncio.timeout(seconds):
         return await function(*args, **more)
 

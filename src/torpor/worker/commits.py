@@ -6,6 +6,7 @@ travels with the next. A refused draft changed nothing in the store, so it goes 
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING
 
 from torpor.core.commit import NewWait, Proposal
@@ -14,6 +15,8 @@ from torpor.core.lease import Fence
 from torpor.worker.draft import TITLE_LETTERS, Draft
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from torpor.core.commit import NewMessage
     from torpor.core.journal import Entry
     from torpor.core.wait import WaitKind
@@ -35,6 +38,7 @@ class Commits:
         self._parking = False
         self._under_way: Proposal | None = None
         self._submitted = False
+        self._alone: deque[Callable[[], None]] = deque()
 
     # gathering
 
@@ -73,9 +77,17 @@ class Commits:
 
     def submit(self) -> None:
         """Ask the committer for a flush, once."""
-        if not self._submitted and self._under_way is None and not self._executor.ended:
+        if not self.pending and not self._executor.ended:
             self._submitted = True
-            self._executor.worker.committer.submit(self)
+            if self._alone:
+                self._alone.popleft()()
+            else:
+                self._executor.worker.committer.submit(self)
+
+    def alone(self, send: Callable[[], None]) -> None:
+        """Let `send` build and send the next commit by itself, before any other of this run."""
+        self._alone.append(send)
+        self.submit()
 
     def build(self, *, alone: bool = False) -> Proposal | None:
         """Return what is to be committed now; `alone` also without an entry: a transactional effect adds one."""
@@ -128,10 +140,14 @@ class Commits:
             executor.refused(reply)
         else:
             executor.committed(proposal, reply)
+        if self._alone:
+            self.submit()
 
     def _put_back(self, reply: Reply) -> None:
         sent, self._sent = self._sent, Draft()
-        if reply.refused is not None:  # cancel was asked: of calls that ended the results are kept, nothing else goes on
+        if (
+            reply.refused is not None
+        ):  # cancel was asked: of calls that ended the results are kept, nothing else goes on
             self.draft, self.last = sent.only_results().before(self.draft), None
             return
         if self._parking:
@@ -145,6 +161,7 @@ class Commits:
     def take_back(self) -> None:
         """Take the last proposal back: the effect it carried raised, nothing was written."""
         self._under_way = None
+        self._submitted = False
         self.draft, self._sent = self._sent.before(self.draft), Draft()
 
     def broken(self, proposal: Proposal, error: Exception) -> None:
@@ -155,5 +172,7 @@ class Commits:
         """
         self._under_way = None
         executor = self._executor
-        executor.worker.log.error("a commit failed", run=executor.name, error=repr(error), entries=len(proposal.entries))
+        executor.worker.log.error(
+            "a commit failed", run=executor.name, error=repr(error), entries=len(proposal.entries)
+        )
         executor.lost(f"a commit failed: {error!r}")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Last = Callable[[Proposal], None]
 
 
-def checkpoint(executor: Executor, state: Any, turn: int) -> Last:  # noqa: ANN401 - any state
+def checkpoint(executor: Executor, state: Any, turn: int) -> Last:
     """End turn number `turn` with a state. Raises UnstorableValue, with the path."""
     encode = executor.bodies.encode
     rows: list[NewRow] = []
@@ -109,7 +109,9 @@ def trouble(executor: Executor, kind: str, title: str, more: dict[str, Any], ask
     def last(proposal: Proposal) -> None:
         proposal.entries = [*proposal.entries, entry]
         proposal.after, proposal.needs_person = State.WAITING, True
-        proposal.over = [row.slot for row in executor.rows.values() if row.kind is WaitKind.ATTENTION and row is not asked]
+        proposal.over = [
+            row.slot for row in executor.rows.values() if row.kind is WaitKind.ATTENTION and row is not asked
+        ]
         if asked is None:
             used = set(executor.rows) - set(proposal.over)
             slot = next(n for n in range(len(used) + 1) if n not in used)

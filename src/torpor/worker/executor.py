@@ -18,7 +18,6 @@ What each call needs (steps, effects, waits) is in `progress.Progress`; how a tu
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
@@ -39,12 +38,12 @@ from torpor.worker.progress import Progress
 from torpor.worker.turn import Turn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    import asyncio
+    from collections.abc import Mapping
 
     from torpor.core.commit import Proposal
     from torpor.engine.commit import Reply
     from torpor.sdk.app import Flow
-    from torpor.sdk.port import Request
     from torpor.store.rows import Claimed
     from torpor.worker.worker import Worker
 
@@ -56,7 +55,9 @@ POISONED = "three workers in a row died or went silent while they had this run"
 class Executor:
     """One stretch of one run."""
 
-    def __init__(self, worker: Worker, claimed: Claimed, flow: Flow, version: int, blobs: Mapping[bytes, bytes]) -> None:
+    def __init__(
+        self, worker: Worker, claimed: Claimed, flow: Flow, version: int, blobs: Mapping[bytes, bytes]
+    ) -> None:
         """Take what the claim brought; nothing runs before `start`."""
         self.worker = worker
         self.flow = flow
@@ -153,7 +154,7 @@ class Executor:
             self._cancel()
         elif turn.main.done() and not self.progress.effects_unresolved:
             self._end_turn(turn)
-        elif self.draining and not self.progress.effects_open:
+        elif self.draining and not self.progress.effects.going:
             self._drain_on()
         else:
             self._go_on_waiting(turn)
@@ -173,7 +174,7 @@ class Executor:
         """Choose the next satisfied wait, if none is being consumed, and journal what satisfied it."""
         if self.consuming is not None or self.turn is None or not self.progress.waits:
             return
-        delivery = waits.next_delivery(self.progress.open_waits(), self.unread, now=self.now())
+        delivery = waits.next_delivery(self.progress.open_waits(), self.unread, now=self.worker.now())
         if delivery is None:
             return
         wait = delivery.wait
@@ -224,7 +225,7 @@ class Executor:
                 self.progress.recorded(entry.key or "")
                 self._arrived.append(Stored(seq, at, self.lease.epoch, entry.kind, entry.key, entry.body))
             else:
-                self.progress.durable(entry, seq)
+                self.progress.effects.durable(entry, seq)
         self.go_on()
 
     def refused(self, reply: Reply) -> None:
@@ -303,7 +304,7 @@ class Executor:
             self._fail(turn.loop.stuck())
             return
         due = waits.due_at(open_waits)
-        now = self.now()
+        now = self.worker.now()
         if due is not None and due - now <= self.worker.linger_seconds * 1_000_000 and not self.draining:
             delay = max(0.0005, (due - now) / 1_000_000)
             if self._timer is not None:
@@ -323,7 +324,7 @@ class Executor:
         self.draining = True
         self.progress.cancel_steps()
         if not self.commits.in_flight:
-            self.progress.forget_unsent()
+            self.progress.effects.forget_unsent()
             self.commits.draft = self.commits.draft.only_results()
         self._next()
 
@@ -349,7 +350,7 @@ class Executor:
 
     def _cancel(self) -> None:
         self.progress.cancel_steps()
-        if self.progress.effects_past_gate or self.commits.in_flight:
+        if self.progress.effects.past_gate or self.commits.in_flight:
             return
         self.commits.draft = self.commits.draft.only_results()
         self._end_cancelled()
@@ -376,30 +377,6 @@ class Executor:
                 self.worker.log.warning("flow", run=self.name, said=complaint)
 
     # services
-
-    def withdrawn(self, request: Request) -> None:
-        """Take back a call the code no longer waits for."""
-        self.progress.withdrawn(request)
-
-    def begin(self, request: Request, record: Any) -> None:  # noqa: ANN401 - core.replay.Record or None
-        """Begin a call that the journal cannot answer."""
-        self.progress.begin(request, record)
-
-    def now(self) -> int:
-        """Return the store's time as the worker knows it."""
-        return self.worker.now()
-
-    def secret(self, name: str) -> str:
-        """Resolve a secret."""
-        return self.worker.secrets.resolve(name)
-
-    def log_line(self, level: str, event: str, fields: dict[str, Any]) -> None:
-        """Write a line of the author's log."""
-        getattr(self.worker.log, level)(event, run=self.name, **fields)
-
-    def read_rows(self, field: str, first: int, most: int, here: Callable[[list[bytes] | Exception], None]) -> None:
-        """Read rows of the run's state."""
-        self.worker.read_rows(self, field, first, most, here)
 
     def news(self, flags: Flag, inbox: int, unread: list[waits.Signal], rows: list[WaitRow], head: int) -> None:
         """Take what the store has for this run now: signals, decisions, cancel; a foreign head means a copy (G2)."""

@@ -8,7 +8,7 @@ from typing import Any
 import structlog
 
 
-def logger(part: str, **fields: Any) -> Any:  # noqa: ANN401 - structlog's bound logger
+def logger(part: str, **fields: Any) -> Any:
     """Return a logger of `torpor.PART` whose lines carry these fields."""
     return structlog.wrap_logger(
         logging.getLogger(f"torpor.{part}"),

@@ -12,14 +12,15 @@ from torpor.errors import NotDone, StoreError, StoreUnavailable
 from torpor.sdk.steps import CANNOT_TELL, NOT_DONE, Answer, done
 from torpor.store import values
 from torpor.store.protocol import Lane
+from torpor.worker.acting import context_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from torpor.core.journal import Stored
     from torpor.store.rows import WorkerRow
+    from torpor.worker.acting import Call
     from torpor.worker.executor import Executor
-    from torpor.worker.progress import Call
     from torpor.worker.worker import Worker
 
 _PAUSE = 0.2
@@ -86,8 +87,12 @@ class Outside:
 
     # verify
 
-    async def ask_verify(self, executor: Executor, call: Call, left: Stored | BaseException) -> None:
-        """Ask `verify` about an intent that was left behind, or about an attempt of ours that raised.
+    def ask_verify(self, executor: Executor, call: Call, left: Stored | BaseException) -> None:
+        """Ask `verify` about an intent that was left behind, or about an attempt of ours that raised."""
+        self.spawn(self._ask_verify(executor, call, left))
+
+    async def _ask_verify(self, executor: Executor, call: Call, left: Stored | BaseException) -> None:
+        """Tell the executor what `verify` says.
 
         An intent is asked about only when the worker that wrote it is truly gone: else it may be about to start.
         """
@@ -99,15 +104,15 @@ class Outside:
         else:
             gone = await self._gone(executor.run.id, int(executor.bodies.decode(left.body).get("worker", 0)))
         if gone and definition is not None and definition.verify is not None:
-            context = executor.progress.context(call)
+            context = context_of(executor, call)
             try:
                 said = await self._call(definition.verify, context.key, *call.request.values["args"])
                 answer, why = _answer(said), "its verify function cannot tell"
             except Exception as raised:  # noqa: BLE001 - whatever the author's function raises, nobody knows now
                 why = f"its verify function raised {type(raised).__name__}: {raised}"
-        self._worker.loop.call_soon(executor.progress.verified, call, answer, why, error)
+        self._worker.loop.call_soon(executor.progress.effects.verified, call, answer, why, error)
 
-    async def _call(self, function: Callable[..., Any], *args: Any) -> Any:  # noqa: ANN401 - the author's function
+    async def _call(self, function: Callable[..., Any], *args: Any) -> Any:
         if inspect.iscoroutinefunction(function):
             return await function(*args)
         return await asyncio.to_thread(function, *args)
@@ -131,10 +136,12 @@ class Outside:
 
     # inside the commit
 
-    async def transactional(self, executor: Executor, call: Call) -> None:
+    def transactional(self, executor: Executor, call: Call) -> None:
+        """Run a transactional effect inside a commit of its own, as soon as no other of its run is under way."""
+        executor.commits.alone(lambda: self.spawn(self._transactional(executor, call)))
+
+    async def _transactional(self, executor: Executor, call: Call) -> None:
         """Run the effect in the transaction that records it, never in a shared batch (G6)."""
-        while executor.commits.pending and not executor.ended:
-            await asyncio.sleep(0)
         if executor.ended or not (self._worker.standing.ok() or await self._worker.standing.restore()):
             return
         proposal = executor.commits.build(alone=True)
@@ -142,11 +149,11 @@ class Outside:
             return
         definition, request = call.request.definition, call.request
 
-        def effect(connection: Any) -> bytes:  # noqa: ANN401 - the database's own
+        def effect(connection: Any) -> bytes:
             if definition is None:
                 return b""
             arguments = request.values["args"]
-            given = (executor.progress.context(call), *arguments) if definition.takes_context else arguments
+            given = (context_of(executor, call), *arguments) if definition.takes_context else arguments
             result = definition.function(connection, *given, **request.values.get("more", {}))
             return executor.bodies.encode(result, f"the result of {request.name}")
 
@@ -167,7 +174,11 @@ class Outside:
 
     # late
 
-    async def settle_late(self, executor: Executor, call: Call, result: Any, error: BaseException | None) -> None:  # noqa: ANN401
+    def settle_late(self, executor: Executor, call: Call, result: Any, error: BaseException | None) -> None:
+        """Settle the unknown that an attempt left behind."""
+        self.spawn(self._settle_late(executor, call, result, error))
+
+    async def _settle_late(self, executor: Executor, call: Call, result: Any, error: BaseException | None) -> None:
         """Tell what became of an effect whose lease was lost while it acted: it answers the question it left (G18)."""
         by = f"worker {self._worker.name}, late"
         if error is None:
@@ -180,18 +191,20 @@ class Outside:
             body = values.encode(answer, path=f"the result of {call.request.name}")
             settled = await self._store.transact(effects.settle_late, executor.run.id, call.intent_seq, body)
         except StoreError as trouble:
-            self._worker.log.warning("an effect that ended late could not be settled", run=executor.name, error=str(trouble))
+            self._worker.log.warning(
+                "an effect that ended late could not be settled", run=executor.name, error=str(trouble)
+            )
         else:
             self._worker.log.info("an effect ended late", run=executor.name, effect=call.request.name, settled=settled)
 
 
-def _rows(tx: Any, run_id: int, field: str, first: int, most: int) -> tuple[list[bytes], dict[bytes, bytes]]:  # noqa: ANN401 - Tx
+def _rows(tx: Any, run_id: int, field: str, first: int, most: int) -> tuple[list[bytes], dict[bytes, bytes]]:
     rows = tx.get_rows(run_id, field, after=first, limit=most)
     named = sorted({body[1:] for body in rows if body[:1] == b"\x00"})
     return rows, tx.get_blobs(named) if named else {}
 
 
-def _answer(said: Any) -> Answer:  # noqa: ANN401 - what the author's function returns
+def _answer(said: Any) -> Answer:
     if isinstance(said, Answer):
         return said
     if said is True:

@@ -10,7 +10,6 @@ nothing else is handed over, which gives it a fixed place in the order.
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 from torpor.clock import as_datetime
@@ -24,6 +23,7 @@ from torpor.sdk.rows import attach
 from torpor.store import values
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable, Sequence
 
     from torpor.sdk.app import Flow
@@ -33,9 +33,12 @@ if TYPE_CHECKING:
 class Turn:
     """The port that one turn's `Context` talks to."""
 
-    def __init__(self, executor: Executor, flow: Flow, number: int, at: int, state: Any, entries: Sequence[Stored]) -> None:  # noqa: ANN401, PLR0913 - any state
+    def __init__(
+        self, executor: Executor, flow: Flow, number: int, at: int, state: Any, entries: Sequence[Stored]
+    ) -> None:
         """Prepare the body at the checkpoint's time; nothing runs before `advance`."""
         self._executor = executor
+        self._worker = executor.worker
         self._bodies = executor.bodies
         self.run_id = executor.name
         self.turn = number
@@ -58,7 +61,9 @@ class Turn:
 
     def ask(self, request: Request) -> None:
         """Take a call: know its key, and begin it unless the journal is still answering."""
-        digest = values.digest(request.values, path=f"the arguments of {request.name}") if _has_content(request) else b""
+        digest = (
+            values.digest(request.values, path=f"the arguments of {request.name}") if _has_content(request) else b""
+        )
         asked = self._replay.ask(Call(request.kind, request.name, digest, request.step_id))
         request.key = asked.key
         self.open[asked.key] = request
@@ -67,14 +72,14 @@ class Turn:
         if asked.diverged_from is not None and self.diverged is None:
             self.diverged = self._divergence(asked.diverged_from, asked=shown(asked.key))
         if not self.replaying and self.diverged is None:
-            self._executor.begin(request, asked.record)
+            self._executor.progress.begin(request, asked.record)
 
     def withdraw(self, request: Request) -> None:
         """Forget a call the code no longer waits for; what was recorded of it is skipped."""
         if not self.replaying and self.open.pop(request.key, None) is not None:
-            self._executor.withdrawn(request)
+            self._executor.progress.withdrawn(request)
 
-    def value(self, name: str, draw: Callable[[], Any]) -> Any:  # noqa: ANN401 - any storable value
+    def value(self, name: str, draw: Callable[[], Any]) -> Any:
         """Return a recorded value, or draw one and record it with the next commit."""
         asked = self._replay.ask(Call(CallKind.VALUE, name))
         if asked.record is not None and asked.record.notes:
@@ -85,7 +90,7 @@ class Turn:
 
     def now(self) -> int:
         """Return the store's time as the worker knows it."""
-        return self._executor.now()
+        return self._worker.now()
 
     def fetch(self, field: str, first: int, most: int) -> asyncio.Future[list[Any]]:
         """Read rows; nothing else is handed over until they are here."""
@@ -101,7 +106,7 @@ class Turn:
                     future.set_result([self._bodies.decode(body) for body in rows])
             self._executor.go_on()
 
-        self._executor.read_rows(field, first, most, here)
+        self._worker.outside.read_rows(self._executor, field, first, most, here)
         return future
 
     def _reader(self, _field: str) -> Callable[[str, int, int], asyncio.Future[list[Any]]]:
@@ -109,12 +114,12 @@ class Turn:
 
     def secret(self, name: str) -> str:
         """Resolve a secret."""
-        return self._executor.secret(name)
+        return self._worker.secrets.resolve(name)
 
     def log(self, level: str, event: str, fields: dict[str, Any]) -> None:
         """Write a line unless it was written before."""
         if not self.replaying:
-            self._executor.log_line(level, event, fields)
+            getattr(self._worker.log, level)(event, run=self.run_id, **fields)
 
     # what the executor asks
 
@@ -142,11 +147,11 @@ class Turn:
         self.replaying = False
         for request in list(self.open.values()):
             if not request.withdrawn:
-                self._executor.begin(request, self.records.get(request.key))
+                self._executor.progress.begin(request, self.records.get(request.key))
         withdrawn = [request for request in self.open.values() if request.withdrawn]
         for request in withdrawn:
             del self.open[request.key]
-            self._executor.withdrawn(request)
+            self._executor.progress.withdrawn(request)
 
     def _take_timers(self) -> None:
         """Give each new timer of the body's loop a key, as any other call."""
@@ -161,7 +166,7 @@ class Turn:
                 request.withdrawn = True
                 if not self.replaying:
                     del self.open[key]
-                    self._executor.withdrawn(request)
+                    self._executor.progress.withdrawn(request)
 
     def hand_over(self, stored: Stored) -> None:
         """Give the body what resolved one of its calls; loop time moves to the entry's."""
@@ -192,8 +197,11 @@ class Turn:
 
     def _divergence(self, record: Record, *, asked: str) -> Diverged:
         recorded = shown(record.key)
-        message = f"turn {self.turn} recorded {recorded}, and the code {'asks for ' + asked if asked else 'does not ask for it'}"
-        return Diverged(message, recorded=recorded, asked=asked, hint="deploy the code that recorded it, then answer --again")
+        instead = f"asks for {asked}" if asked else "does not ask for it"
+        message = f"turn {self.turn} recorded {recorded}, and the code {instead}"
+        return Diverged(
+            message, recorded=recorded, asked=asked, hint="deploy the code that recorded it, then answer --again"
+        )
 
     def _asked_instead(self) -> str:
         return ", ".join(shown(key) for key in self.open if key not in self.records)

@@ -15,7 +15,8 @@ import os
 import secrets as entropy
 import traceback
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from torpor import clock, rouse
 from torpor.core.lease import LEASE_SECONDS, Proof, stranger_wrote
@@ -38,13 +39,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from torpor.core.commit import Proposal
-    from torpor.core.journal import Stored
     from torpor.core.lease import Lease
     from torpor.errors import LeaseLost
     from torpor.sdk.app import Flow
     from torpor.store.protocol import LifeLock, Listener, Store, Tx
     from torpor.store.rows import WorkerRow
-    from torpor.worker.progress import Call
 
 TICK_SECONDS = 1.0
 CLAIM_AT_ONCE = 200
@@ -84,9 +83,9 @@ class Worker:
         self.log = logger("worker", worker=self.name)
         self.executors: dict[int, Executor] = {}
         self.others_wait = False
-        self.on_due: Callable[[int], None] = lambda due_at: None
+        self.on_due: Callable[[int], None] = _nobody
         """Told of the due time of each run that is put away: the waker's business."""
-        self.on_event: Callable[[str, Executor, State], None] = lambda event, executor, state: None
+        self.on_event: Callable[[str, Executor, State], None] = _nobody
         """Told when a run is taken up, put away or lost: for `torpor dev` and the demo."""
         self.ready = asyncio.Event()
         """Set once the worker is known to the store and claims."""
@@ -263,7 +262,10 @@ class Worker:
             executor = self.executors.get(run_id)
             if executor is None:
                 continue
-            if news.lease is None or (news.lease.token, news.lease.epoch) != (executor.lease.token, executor.lease.epoch):
+            if news.lease is None or (news.lease.token, news.lease.epoch) != (
+                executor.lease.token,
+                executor.lease.epoch,
+            ):
                 if not executor.commits.pending:
                     executor.lost("the lease is somebody else's")
                 continue
@@ -359,36 +361,19 @@ class Worker:
         """Return the store's number of a flow's present version."""
         return next(n for n, (one, version) in self._numbers.items() if one is flow and version == flow.version)
 
-    def read_rows(
-        self, executor: Executor, field: str, first: int, most: int, here: Callable[[list[bytes] | Exception], None]
-    ) -> None:
-        """Read rows of a run's state and call `here` from a plain callback."""
-        self.outside.read_rows(executor, field, first, most, here)
-
-    def ask_verify(self, executor: Executor, call: Call, left: Stored | BaseException) -> None:
-        """Ask an effect's `verify` what became of its last attempt: an intent that was left, or an exception."""
-        self.outside.spawn(self.outside.ask_verify(executor, call, left))
-
-    def transactional(self, executor: Executor, call: Call) -> None:
-        """Run a transactional effect inside a commit of its own."""
-        self.outside.spawn(self.outside.transactional(executor, call))
-
-    def settle_late(self, executor: Executor, call: Call, result: Any, error: BaseException | None) -> None:  # noqa: ANN401
-        """Settle the unknown that this attempt left behind."""
-        self.outside.spawn(self.outside.settle_late(executor, call, result, error))
-
     def place_of(self, error: BaseException) -> str:
         """Return where in the author's code an error came from, `hello.py:12`."""
-        frames = traceback.extract_tb(error.__traceback__)
-        own = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-        for frame in reversed(frames):
+        own = str(Path(__file__).resolve().parent.parent)
+        for frame in reversed(traceback.extract_tb(error.__traceback__)):
             if not frame.filename.startswith(own):
-                return f"{os.path.basename(frame.filename)}:{frame.lineno}"
+                return f"{Path(frame.filename).name}:{frame.lineno}"
         return ""
+
+
+def _nobody(*_news: object) -> None:
+    """Nobody is interested."""
 
 
 def _enrol(tx: Tx, name: str, life: str, numbers: list[int]) -> tuple[int, int]:
     row = NewWorker(name, host_identity(), os.getpid(), life, json.dumps(numbers))
     return tx.put_worker(row), tx.now()
-
-

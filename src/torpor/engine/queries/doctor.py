@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 _NAMED = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """What is known of the database itself: its kind and address, its bytes (None: not asked), its schema.
 
     `damage` is the first complaint of the database's own check, empty if there is none, None if it was not made.
@@ -176,17 +175,19 @@ def _queue(found: Facts, living: set[int]) -> DoctorLine:
         return DoctorLine("warn", "queue", f"{text}; 0 workers connected", "torpor worker APP.py")
     if unserved:
         named = _some([found.programs.get(number, "?") for number in unserved])
-        return DoctorLine("warn", "queue", f"{text}; no living worker serves {named}", "torpor worker APP.py, the app that has it")
+        hint = "torpor worker APP.py: the app that has it"
+        return DoctorLine("warn", "queue", f"{text}; no living worker serves {named}", hint)
     return DoctorLine("ok", "queue", text)
 
 
 def _timers(found: Facts, living: set[int]) -> list[DoctorLine]:
     """Say what nobody moves. A dead worker's row may outlive it; a living one has a waker beside it."""
-    hint = "" if living else "torpor worker APP.py"
+    hint = "restart the worker: its waker is stuck" if living else "torpor worker APP.py"
+    level = "error" if living else "warn"
     lines = []
     if found.overdue:
         text = f"{plural(len(found.overdue), 'run')} past the time to wake: {_some(found.overdue)}"
-        lines.append(DoctorLine("error" if living else "warn", "timers", text, hint or "restart the worker: its waker is stuck"))
+        lines.append(DoctorLine(level, "timers", text, hint))
     if found.expired:
         text = f"{plural(len(found.expired), 'lease')} ended and not taken over: {_some(found.expired)}"
         lines.append(DoctorLine("warn", "leases", text, hint))

@@ -18,7 +18,7 @@ from torpor.store import values
 from torpor.store.rows import RunFilter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from torpor.core.journal import Stored
     from torpor.core.lease import Lease
@@ -235,10 +235,15 @@ class _Reading:
 def asked(wait: WaitRow, entry: Stored | None) -> str:
     """Return what a wait is for, with the verb that ends it: `approve Send it?`, `settle publish#1`."""
     if wait.kind is WaitKind.APPROVAL:
-        return f"approve {wait.title}"
+        return f"approve {first_line(wait.title)}"
     if wait.kind is WaitKind.ATTENTION and entry is not None and entry.key is not None:
         return f"settle {shown(entry.key)}"
-    return wait.title
+    return first_line(wait.title)
+
+
+def first_line(text: str) -> str:
+    """Return what a list can show of a text."""
+    return text.splitlines()[0] if text else ""
 
 
 def failure(body: bytes) -> str:
@@ -247,9 +252,5 @@ def failure(body: bytes) -> str:
     if not isinstance(recorded, dict):
         return str(recorded)
     where = f" ({recorded['where']})" if recorded.get("where") else ""
-    return f"{recorded.get('kind', 'error')}: {recorded.get('detail', '')}{where}"
+    return f"{recorded.get('kind', 'error')}: {first_line(str(recorded.get('detail', '')))}{where}"
 
-
-def one(tx: Tx, runs: Iterable[RunRow]) -> RunLine:
-    """Return the line of a single run."""
-    return run_lines(tx, list(runs))[0]

@@ -9,7 +9,7 @@ from torpor.core.ids import run_name, wait_name
 from torpor.core.wait import WaitKind
 from torpor.engine.decisions import find_wait
 from torpor.engine.large import named_blobs, whole
-from torpor.engine.queries.fleet import MOST, asked
+from torpor.engine.queries.fleet import MOST, asked, first_line
 from torpor.errors import NotFound
 from torpor.store import values
 
@@ -99,9 +99,9 @@ def _asks(row: WaitRow, entry: Stored | None) -> str:
 
 def _what(row: WaitRow, entry: Stored | None, content: dict[str, Any]) -> str:
     if row.kind is WaitKind.APPROVAL:
-        return row.title
+        return first_line(row.title)
     if entry is None or entry.key is None:
-        return row.title
+        return first_line(row.title)
     return f"{asked(row, entry).removeprefix('settle ')} {arguments(content)}".rstrip()
 
 

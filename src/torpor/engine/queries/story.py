@@ -12,7 +12,7 @@ from torpor.core.effect import Safety, effect_key
 from torpor.core.journal import RESOLVES, Kind
 from torpor.core.replay import CallKind, kind_of, name_of, shown
 from torpor.engine.large import whole
-from torpor.engine.queries.fleet import failure
+from torpor.engine.queries.fleet import failure, first_line
 from torpor.engine.queries.people import arguments
 from torpor.store import values
 
@@ -158,7 +158,7 @@ class _Teller:
             self.slept[entry.seq] = why
             self._sleeping = self._say(entry, f"slept for {why}", "asleep")
             return
-        title = str(body.get("title", "trouble")) if isinstance(body, dict) else "trouble"
+        title = first_line(str(body.get("title", "trouble"))) if isinstance(body, dict) else "trouble"
         self.slept[entry.seq] = title
         self._sleeping = self._say(entry, title, "needs you")
 
@@ -244,7 +244,7 @@ class _Teller:
 
 
 def _error(body: dict[str, Any]) -> str:
-    return f"{body.get('kind', 'error')}: {body.get('detail', '')}"
+    return f"{body.get('kind', 'error')}: {first_line(str(body.get('detail', '')))}"
 
 
 def _brief(value: Any) -> str:

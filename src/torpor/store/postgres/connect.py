@@ -27,6 +27,11 @@ _ALIVE = {
     "tcp_user_timeout": 11000,
 }
 """A cut network is noticed within some ten seconds, on both sides, instead of two hours."""
+_PREPARED = 500
+_SETTINGS = """SET plan_cache_mode TO force_generic_plan; SET enable_hashjoin TO off; SET enable_mergejoin TO off;
+    SET enable_seqscan TO off; SET enable_bitmapscan TO off; SET jit TO off; SET client_min_messages TO warning;
+    SET idle_in_transaction_session_timeout TO '15s'; SET tcp_keepalives_idle TO 5; SET tcp_keepalives_interval TO 2;
+    SET tcp_keepalives_count TO 3"""
 _MISSING = (errors.UndefinedTable, errors.UndefinedFunction, errors.UndefinedColumn, errors.InvalidSchemaName)
 _MEANINGS: dict[str, tuple[str, str]] = {
     "53100": ("has no disk space left", "free some space; nothing acknowledged is lost"),
@@ -93,17 +98,15 @@ def connect(place: Place) -> Connection:
     plan made while one was empty must not be the plan when it is full. A process that is frozen inside a transaction
     loses it well before its leases end, so that its locks do not outlive them.
     """
+    connection: Connection | None = None
     try:
         connection = psycopg.connect(place.conninfo, autocommit=True, prepare_threshold=0)
-        connection.prepared_max = 500
+        connection.prepared_max = _PREPARED
         teach(connection)
-        settings = f"""SET search_path TO {place.schema}; SET plan_cache_mode TO force_generic_plan;
-            SET enable_hashjoin TO off; SET enable_mergejoin TO off; SET enable_seqscan TO off;
-            SET enable_bitmapscan TO off; SET jit TO off;
-            SET client_min_messages TO warning; SET idle_in_transaction_session_timeout TO '15s';
-            SET tcp_keepalives_idle TO 5; SET tcp_keepalives_interval TO 2; SET tcp_keepalives_count TO 3"""
-        connection.execute(settings, prepare=False)
+        connection.execute(f"SET search_path TO {place.schema}; {_SETTINGS}", prepare=False)
     except psycopg.Error as error:
+        if connection is not None:
+            connection.close()
         meaning = translate(error, place.words)
         if meaning is None:
             raise

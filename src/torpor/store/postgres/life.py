@@ -7,6 +7,7 @@ together are "held"; either of them, obtained by somebody else, is a proof of it
 from __future__ import annotations
 
 import hashlib
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from torpor.errors import StoreError, StoreUnavailable
@@ -53,7 +54,10 @@ class PostgresLifeLock:
                 return False
 
     def release(self) -> None:
-        """Let go of both."""
+        """Let go of both, and return when others can see it."""
         self._file.release()
         with self._seat.lock:
+            if self._seat.usable:
+                with suppress(StoreError):
+                    self._seat.ask("SELECT pg_advisory_unlock(%(key)s)", key=self._key)
             self._seat.close()

@@ -1,0 +1,112 @@
+"""No verb of the hot path, of a sweep or of a list walks a whole table: asked of the databases' own planners.
+
+The tables are large by decree on the server, and for SQLite the statements are looked at as they run.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.conformance.world import LEASE, TOKEN, add, away, populate
+from torpor.core.run import State
+from torpor.store.rows import Claim, NewSignal, RunFilter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pytest
+
+    from tests.stores import Place
+    from torpor.store.protocol import Tx
+
+SMALL = {"leases", "workers", "programs", "meta", "outbox"}
+"""Tables that hold what is running, or less: walking one of them is what a sweep of leases does."""
+
+
+def _calls(runs: list[int], program: int) -> list[Callable[[Tx], object]]:
+    wanted = Claim(1, [program], 2, TOKEN, LEASE)
+    return [
+        lambda tx: tx.claim(wanted),
+        lambda tx: tx.claim(wanted._replace(after_tenant=1)),
+        lambda tx: tx.due_runs(before=2**60, limit=5),
+        lambda tx: tx.next_due(),
+        lambda tx: tx.people_waits(limit=5),
+        lambda tx: tx.count_runs(list(State), most=5),
+        lambda tx: tx.list_runs(RunFilter()),
+        lambda tx: tx.list_runs(RunFilter(states=[State.FAILED, State.WAITING], programs=[program])),
+        lambda tx: tx.get_runs(runs),
+        lambda tx: tx.waits(runs),
+        lambda tx: tx.unread(runs),
+        lambda tx: tx.states(runs),
+        lambda tx: tx.open_intents(runs),
+        lambda tx: tx.journal(runs[0]),
+        lambda tx: tx.entries([(runs[0], 1)]),
+        lambda tx: tx.add_signals([NewSignal(runs[0], "go", b"", "k"), NewSignal(runs[1], "go", b"")]),
+        lambda tx: tx.sweep_blobs(before=1, limit=5),
+        lambda tx: tx.get_rows(runs[0], "f", after=0, limit=1),
+        lambda tx: tx.outbox(limit=5),
+    ]
+
+
+def test_sqlite_walks_no_large_table(make_place: Callable[[str], Place]) -> None:
+    """EXPLAIN QUERY PLAN of every statement that these verbs run names an index or a key, or a table that is small."""
+    store = make_place("sqlite").sqlite()
+    world = populate(store, 20)
+    leases = [claimed.lease for claimed in world.claim(10)]
+    statements: set[str] = set()
+
+    def watched(tx: Tx, call: Callable[[Tx], object]) -> None:
+        tx.connection().set_trace_callback(statements.add)
+        call(tx)
+        tx.connection().set_trace_callback(None)
+
+    for call in _calls(world.runs, world.program):
+        store.transact_now(watched, call)
+    store.transact_now(
+        watched, lambda tx: (tx.append([add(leases[0])], lease_micros=LEASE), tx.leave([away(leases[1])]))
+    )
+    asked = sorted(s for s in statements if s.split()[0] in {"SELECT", "UPDATE", "INSERT", "DELETE"})
+
+    def plan(tx: Tx) -> list[tuple[str, str]]:
+        database = tx.connection()
+        return [(s, str(row[3])) for s in asked for row in database.execute(f"EXPLAIN QUERY PLAN {s}")]
+
+    assert len(asked) > 20
+    tables = {"runs", "states", "journal", "waits", "inbox", "rows", "blobs", "blob_runs", "run_keys"}
+    walks = [
+        (statement, step)
+        for statement, step in store.transact_now(plan)
+        if step.startswith("SCAN") and "INDEX" not in step and step.split()[1] in tables
+    ]
+    assert walks == []
+
+
+def test_postgres_walks_no_large_table(on_server: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """EXPLAIN of every statement that these verbs send, with generic plans, has a Seq Scan of small tables only."""
+    from torpor.store.postgres.exchange import Exchange
+
+    store = on_server.postgres()
+    world = populate(store, 20)
+    leases = [claimed.lease for claimed in world.claim(10)]
+    calls = _calls(world.runs, world.program)
+    calls.append(lambda tx: tx.append([add(leases[0]), add(leases[2])], lease_micros=LEASE))
+    calls.append(lambda tx: tx.append([add(leases[3])], lease_micros=LEASE))
+    calls.append(lambda tx: tx.leave([away(leases[1])]))
+    plans: list[tuple[str, str]] = []
+    ask = Exchange.ask
+
+    def explained(self: Exchange, statement: str, params: dict[str, object]) -> list[tuple[object, ...]]:
+        if not statement.startswith("SELECT torpor_now"):
+            plans.extend((statement, str(row[0])) for row in ask(self, f"EXPLAIN {statement}", params))
+        return ask(self, statement, params)
+
+    monkeypatch.setattr(Exchange, "ask", explained)
+    for call in calls:
+        store.transact_now(call)
+    assert len(plans) > 100
+    walks = [line for _, line in plans if "Seq Scan on" in line or "Bitmap" in line]
+    assert [line for line in walks if line.split(" on ")[1].split()[0] not in SMALL] == []
+    assert not [line for _, line in plans if "Hash Join" in line or "Merge Join" in line]
+    claims = [line for statement, line in plans if "in_view" in statement and "Scan" in line and " on runs" in line]
+    assert claims
+    assert not [line for line in claims if "runs_state" in line], "a claim reads no index that sleepers are in"
