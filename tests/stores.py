@@ -5,19 +5,21 @@ from __future__ import annotations
 import secrets
 import threading
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 
 from torpor.store.opening import open_store
 from torpor.store.postgres import PostgresStore
+from torpor.store.postgres.tx import PostgresTx
 from torpor.store.sqlite import SqliteStore
+from torpor.store.sqlite.tx import SqliteTx
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from torpor.store.protocol import Store
+    from torpor.store.protocol import Store, Tx
 
 KINDS = ("memory", "sqlite", "postgres")
 START_AT = 1_893_456_000_000_000
@@ -28,6 +30,12 @@ INSERT INTO moment VALUES ({at});
 CREATE OR REPLACE FUNCTION torpor_now() RETURNS bigint LANGUAGE sql VOLATILE AS 'SELECT at FROM moment';
 CREATE OR REPLACE FUNCTION torpor_started_at() RETURNS bigint LANGUAGE sql VOLATILE AS 'SELECT 0::bigint';
 """
+
+
+def raw(tx: Tx) -> Any:
+    """Return the database's own connection in a transaction, for what no verb does."""
+    assert isinstance(tx, SqliteTx | PostgresTx)
+    return tx.connection()
 
 
 class Moment:

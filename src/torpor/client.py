@@ -342,7 +342,7 @@ def _place(tx: Tx, store: Store, check: bool | None) -> Place:  # noqa: FBT001 -
     from torpor.store.sqlite.store import integrity
     from torpor.store.sqlite.tx import SqliteTx
 
-    database = cast(SqliteTx, tx).connection()
+    database = cast("SqliteTx", tx).connection()
     version = f"SQLite {database.execute('SELECT sqlite_version()').fetchone()[0]}"
     if store.path == ":memory:":
         return Place(store.kind, "memory", version, 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import importlib
 import importlib.util
 import signal
@@ -99,6 +100,7 @@ class Process:
         """Work until stopped, or idle if the worker was told so. With `signals`, SIGTERM and SIGINT drain."""
         loop = asyncio.get_running_loop()
         if signals:
+            _tune()
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, self.worker.stop)
         wakes = asyncio.create_task(self.waker.run())
@@ -108,6 +110,18 @@ class Process:
             wakes.cancel()
             with suppress(asyncio.CancelledError):
                 await wakes
+
+
+def _tune() -> None:
+    """Set up a process that is a worker and nothing else.
+
+    What is loaded stays: the collector need not look at it again, nor at every 700 new objects (a fifth of a step's time
+    was collection). Store threads get the interpreter's lock within half a millisecond instead of five.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
+    sys.setswitchinterval(0.0005)
 
 
 @asynccontextmanager

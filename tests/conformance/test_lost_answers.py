@@ -10,6 +10,7 @@ import pytest
 
 from tests.conformance.deaf import DeafWire
 from tests.conformance.world import LEASE, World, add, populate
+from tests.stores import raw
 from torpor.core.run import Flag
 from torpor.errors import StoreUnavailable
 from torpor.store.opening import open_store
@@ -121,7 +122,7 @@ def test_recover_takes_a_new_connection(on_server: Place) -> None:
     store = on_server.postgres()
 
     def backend(tx: Tx) -> int:
-        return int(tx.connection().info.backend_pid)
+        return int(raw(tx).info.backend_pid)
 
     for lane in (Lane.COMMIT, Lane.READ, Lane.RENEW):
         first = store.transact_now(backend, lane=lane)
@@ -171,7 +172,7 @@ def test_a_server_that_only_reads_is_said(on_server: Place) -> None:
     store = on_server.postgres()
 
     def op(tx: Tx) -> None:
-        tx.connection().execute("SET TRANSACTION READ ONLY")
+        raw(tx).execute("SET TRANSACTION READ ONLY")
         tx.put_meta("k", "v")
 
     with pytest.raises(StoreUnavailable, match="read-only") as refused:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.conformance.world import LEASE, TOKEN, add, away, populate
+from tests.stores import raw
 from torpor.core.run import State
 from torpor.store.rows import Claim, NewSignal, RunFilter
 
@@ -56,9 +57,9 @@ def test_sqlite_walks_no_large_table(make_place: Callable[[str], Place]) -> None
     statements: set[str] = set()
 
     def watched(tx: Tx, call: Callable[[Tx], object]) -> None:
-        tx.connection().set_trace_callback(statements.add)
+        raw(tx).set_trace_callback(statements.add)
         call(tx)
-        tx.connection().set_trace_callback(None)
+        raw(tx).set_trace_callback(None)
 
     for call in _calls(world.runs, world.program):
         store.transact_now(watched, call)
@@ -68,7 +69,7 @@ def test_sqlite_walks_no_large_table(make_place: Callable[[str], Place]) -> None
     asked = sorted(s for s in statements if s.split()[0] in {"SELECT", "UPDATE", "INSERT", "DELETE"})
 
     def plan(tx: Tx) -> list[tuple[str, str]]:
-        database = tx.connection()
+        database = raw(tx)
         return [(s, str(row[3])) for s in asked for row in database.execute(f"EXPLAIN QUERY PLAN {s}")]
 
     assert len(asked) > 20

@@ -8,6 +8,7 @@ import pytest
 
 from tests.conformance.meeting import Beside, Held
 from tests.conformance.world import LEASE, OUTCOME, World, add, away, populate
+from tests.stores import raw
 from torpor.core.commit import Blob
 from torpor.core.journal import Entry, Kind
 from torpor.core.run import Flag, State
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
     Op: TypeAlias = Callable[[Tx], object]
 
 PAUSE = 4242
-_PAUSING_CLOCK = f"""CREATE OR REPLACE FUNCTION torpor_now() RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$ BEGIN
-    IF current_setting('torpor_test.pause', true) = 'on' THEN PERFORM pg_advisory_xact_lock_shared({PAUSE}); END IF;
+_PAUSING_CLOCK = """CREATE OR REPLACE FUNCTION torpor_now() RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$ BEGIN
+    IF current_setting('torpor_test.pause', true) = 'on' THEN PERFORM pg_advisory_xact_lock_shared(4242); END IF;
     RETURN (SELECT at FROM moment); END $$"""
 
 
@@ -105,7 +106,7 @@ def paused(on_server: Place) -> Iterator[None]:
 
 def _paused_claim(world: World, store: PostgresStore) -> list[tuple[int, int, int, list[int]]]:
     def op(tx: Tx) -> list[tuple[int, int, int, list[int]]]:
-        tx.connection().execute("SET LOCAL torpor_test.pause = 'on'")
+        raw(tx).execute("SET LOCAL torpor_test.pause = 'on'")
         claimed = tx.claim(Claim(world.worker, [world.program], 1, 99, LEASE))
         return [(c.run.id, c.run.head, c.run.inbox, [entry.seq for entry in c.entries]) for c in claimed]
 
@@ -195,7 +196,11 @@ def _lock(runs: list[int]) -> Op:
 
 
 def _flag(runs: list[int]) -> Op:
-    return lambda tx: (tx.flag_leases(runs, Flag.CANCEL), tx.leases(runs))
+    def flag(tx: Tx) -> object:
+        tx.flag_leases(runs, Flag.CANCEL)
+        return tx.leases(runs)
+
+    return flag
 
 
 def test_the_naive_order_of_a_mixed_commit_deadlocks(on_server: Place, world: World, other: PostgresStore) -> None:

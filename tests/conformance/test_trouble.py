@@ -11,6 +11,7 @@ import pytest
 
 from tests.conformance.meeting import Beside
 from tests.conformance.world import LEASE, add, populate
+from tests.stores import raw
 from torpor.core.journal import Entry, Kind
 from torpor.core.run import Flag
 from torpor.errors import SchemaMismatch, StoreCorrupt, StoreUnavailable, UsageError
@@ -123,16 +124,16 @@ def test_a_full_disk_loses_nothing_that_was_acknowledged(make_place: Callable[[s
     world = populate(store, 1)
     lease = world.claim()[0].lease
     assert world.append([add(lease)])
-    pages = store.transact_now(lambda tx: tx.connection().execute("PRAGMA page_count").fetchone()[0])
+    pages = store.transact_now(lambda tx: raw(tx).execute("PRAGMA page_count").fetchone()[0])
     limit = f"PRAGMA max_page_count = {pages + 2}"
-    store.transact_now(lambda tx: tx.connection().execute(limit).fetchone())
+    store.transact_now(lambda tx: raw(tx).execute(limit).fetchone())
     large = add(lease._replace(head=1), Entry(Kind.OUTCOME, "k", bytes(1_000_000)))
     with pytest.raises(StoreUnavailable, match="is full") as full:
         world.append([large])
     assert "nothing acknowledged is lost" in full.value.hint
     assert not full.value.answer_lost
     assert [entry.seq for entry in store.transact_now(lambda tx: tx.journal(lease.run_id))] == [1]
-    store.transact_now(lambda tx: tx.connection().execute("PRAGMA max_page_count = 1000000").fetchone())
+    store.transact_now(lambda tx: raw(tx).execute("PRAGMA max_page_count = 1000000").fetchone())
     assert world.append([large]) == {lease.run_id: Flag.NONE}
 
 
@@ -193,7 +194,7 @@ def test_a_deadlock_that_does_not_end_is_said(on_server: Place) -> None:
 
     def op(tx: Tx) -> None:
         tries.append(tx)
-        tx.connection().execute("DO $$ BEGIN RAISE EXCEPTION 'x' USING ERRCODE = 'deadlock_detected'; END $$")
+        raw(tx).execute("DO $$ BEGIN RAISE EXCEPTION 'x' USING ERRCODE = 'deadlock_detected'; END $$")
 
     with pytest.raises(StoreUnavailable, match="cannot do it now"):
         store.transact_now(op)

@@ -50,11 +50,13 @@ class World(NamedTuple):
 
     def state(self, run: int) -> State:
         """Return the state of a run."""
-        return self.store.transact_now(lambda tx: tx.get_runs([run]))[run].state
+        state: State = self.store.transact_now(lambda tx: tx.get_runs([run]))[run].state
+        return state
 
     def lease(self, run: int) -> Lease | None:
         """Return the lease of a run."""
-        return self.store.transact_now(lambda tx: tx.leases([run])).get(run)
+        lease: Lease | None = self.store.transact_now(lambda tx: tx.leases([run])).get(run)
+        return lease
 
 
 def populate(store: Store, runs: int = 1) -> World:

@@ -24,10 +24,11 @@ def test_calls_run_in_order_in_one_thread() -> None:
 
 def test_two_threads_run_two_calls_at_once() -> None:
     """Neither can return before the other is there."""
-    lane, both = Thread("lane", count=2), threading.Barrier(2, timeout=30)
-    lane.put(lambda: both.wait() and None)
-    assert lane.run_now(both.wait) in {0, 1}
+    lane, both, order = Thread("lane", count=2), threading.Barrier(2, timeout=30), list[int]()
+    lane.put(lambda: order.append(both.wait()))
+    mine = lane.run_now(both.wait)
     lane.stop()
+    assert sorted([mine, *order]) == [0, 1]
 
 
 def test_what_a_call_raises_comes_back() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,6 +12,9 @@ from torpor.errors import UsageError
 from torpor.store.opening import open_store
 from torpor.store.postgres.connect import parse
 from torpor.store.sqlite import SqliteStore
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _NO_DRIVER = """
 import sys

@@ -29,15 +29,12 @@ def throughput(wanted: Wanted) -> Row:
 
 def _trial(wanted: Wanted) -> Row:
     with fresh(wanted.store) as place:
-        row = asyncio.run(_measured(place, wanted))
-        return {
-            **row,
-            "bytes_per_run_at_rest": (place.size_bytes() - row.pop("empty")) // wanted.runs,
-            **conditions(place),
-        }
+        empty, row = asyncio.run(_measured(place, wanted))
+        at_rest = (place.size_bytes() - empty) // wanted.runs
+        return {**row, "bytes_per_run_at_rest": at_rest, **conditions(place)}
 
 
-async def _measured(place: Place, wanted: Wanted) -> Row:
+async def _measured(place: Place, wanted: Wanted) -> tuple[int, Row]:
     async with opened(place.url) as store:
         await make_known(store, app)
         empty = place.size_bytes()
@@ -47,7 +44,7 @@ async def _measured(place: Place, wanted: Wanted) -> Row:
         spawn_seconds = clock.monotonic() - began
         seconds, batches = await drive(store, wanted.runs)
         whole = seconds + spawn_seconds
-        return {
+        return empty, {
             "w": "w1",
             "peer": place.peer,
             "runs": wanted.runs,
@@ -61,7 +58,6 @@ async def _measured(place: Place, wanted: Wanted) -> Row:
             "batches": batches,
             "bytes_per_run": (place.size_bytes() - empty) // wanted.runs,
             "rss_mb": rss_mb(),
-            "empty": empty,
         }
 
 

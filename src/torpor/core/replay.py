@@ -17,7 +17,6 @@ Code diverged when it
 
 from __future__ import annotations
 
-from base64 import urlsafe_b64encode
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
@@ -29,6 +28,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from torpor.core.journal import Stored
+
+
+KEY_BYTES = 6
+"""So much of an argument digest stands in a key: it tells equal names in one turn apart, it proves nothing."""
 
 
 class CallKind(StrEnum):
@@ -53,11 +56,11 @@ class Call(NamedTuple):
 
 
 def call_key(call: Call, occurrence: int) -> str:
-    """Return the key of the n-th equal call (from 1) in a turn, `s:scan#1~3q2-7w`."""
+    """Return the key of the n-th equal call (from 1) in a turn, `s:scan#1~9f3c2a01b7d4`."""
     if call.step_id:
         return f"{call.kind}:{call.name}@{call.step_id}"
     if call.digest:
-        return f"{call.kind}:{call.name}#{occurrence}~{urlsafe_b64encode(call.digest).rstrip(b'=').decode()}"
+        return f"{call.kind}:{call.name}#{occurrence}~{call.digest[:KEY_BYTES].hex()}"
     return f"{call.kind}:{call.name}#{occurrence}"
 
 

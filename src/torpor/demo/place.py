@@ -75,6 +75,7 @@ def taken(store: str | None) -> Iterator[Place]:
         )
     try:
         FOLDER.mkdir(exist_ok=True)
+        (FOLDER / ".gitignore").write_text("*\n", "ascii")
         lock = (FOLDER / "demo.lock").open("w")
     except OSError as error:
         raise UsageError(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from torpor.core.effect import effect_key
@@ -69,6 +70,7 @@ def prove(
     _publications(proof, run, journal, counts, len(files))
     _steps(proof, journal, expected)
     _kept(proof, journal, before)
+    _fenced(proof, journal)
     return proof
 
 
@@ -147,3 +149,10 @@ def _kept(proof: Proof, journal: Sequence[Stored], before: Sequence[Sequence[Sto
         if gone:
             proof.steps_lost += len(gone)
             proof.complaints.append(f"{len(gone)} of {len(earlier)} entries are gone, or other than they were")
+
+
+def _fenced(proof: Proof, journal: Sequence[Stored]) -> None:
+    """Who lost the run wrote nothing any more (G1): epochs in the journal never go back."""
+    late = [entry.seq for before, entry in pairwise(journal) if entry.epoch < before.epoch]
+    if late:
+        proof.complaints.append(f"entries {late[:5]} were written under an epoch that was over")

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from torpor.demo.crew import Member
 
 LABEL_WIDTH = 12
+STRIP_WIDTH = 60
 _STATES = {
     "idle": ("○", "o", "default"),
     "awake": ("●", "*", "green"),
@@ -33,7 +34,6 @@ _STATES = {
     "ended": ("–", "-", "default"),
     "died": ("✕", "x", "red"),
 }
-_EVERY_CELL_SECONDS = 0.1
 
 
 class Screen(Protocol):
@@ -93,7 +93,8 @@ class Drawn:
         self._head: list[Text] = []
         self._crew = Text()
         self._run = ("", 0, 0)
-        self._strip = Strip(max(10, min(60, self.console.width - 56)))
+        self._word = "not started"
+        self._strip = Strip()
         self._began = clock.monotonic()
         self._store = ""
 
@@ -118,7 +119,8 @@ class Drawn:
     def run(self, name: str, done: int, of: int, cell: Cell) -> None:
         """Say how the run stands."""
         self._run = (name, done, of)
-        self._strip.paint(clock.monotonic() - self._began, cell)
+        self._word = cell.word
+        self._strip.paint(clock.monotonic(), cell)
         self._refresh()
 
     def crew(self, members: Iterable[Member]) -> None:
@@ -188,12 +190,11 @@ class Drawn:
     def _run_line(self) -> Text:
         name, done, of = self._run
         line = self._labelled("run", Text(f"{name} "))
-        for cell in self._strip.cells:
+        tail = f"  {done}/{of} files  {self._word}"
+        room = self.console.width - line.cell_len - len(tail) if self.console.is_terminal else STRIP_WIDTH
+        for cell in self._strip.cells(max(8, min(STRIP_WIDTH, room))):
             line.append(cell.glyph(ascii_only=self._ascii), cell.style)
-        last = self._strip.cells[-1].word if self._strip.cells else "not started"
-        line.append(f"  {done}/{of} files")
-        line.append(f"  {last}")
-        return line
+        return line.append(tail)
 
     def _labelled(self, label: str, text: Text) -> Text:
         """Return a line with its label in front; what does not fit goes on below, as far in as it began."""

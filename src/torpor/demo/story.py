@@ -73,6 +73,8 @@ class Story:
         self._row: RunRow | None = None
         self._waits: list[WaitRow] = []
         self._mark: Cell | None = None
+        self._victim: Member | None = None
+        """Who held the run when something was done to it, until another one took over."""
 
     # from beginning to end
 
@@ -92,12 +94,11 @@ class Story:
         try:
             await self._beside(looking, self._acts(lease_seconds))
             result: dict[str, Any] = await self._client.result(self.run_name, timeout_seconds=30)
-            await self._read()
-            self._show()
         finally:
             looking.cancel()
             with suppress(asyncio.CancelledError):
                 await looking
+        self._screen.run(self.run_name, self._published(), count, Cell.DONE)
         return result
 
     async def _beside(self, looking: asyncio.Task[None], acts: Any) -> None:
@@ -128,20 +129,34 @@ class Story:
         held = await self._crew.event(_held("publish"))
         holder = await self._holder()
         await self._remember()
+        await self._check_that_it_is_between(held)
         killed_at = self._crew.kill(holder)
+        self._victim = holder
         self.kills += 1
         what = f"publish of file {held['number']}"
         self._screen.event(f"{holder.name} SIGKILL inside {what}: the service has counted it, the journal has not", "red")
         taken = await self._crew.event(self._taken_after(killed_at))
-        self._mark = Cell.TAKEOVER
+        self._took_over()
         self.takeover_ms = (taken["at"] - killed_at) * 1000
-        kept = len(self.before[-1])
+        known = self.before[-1]
+        journal = await self._store.transact(read_journal, self.run_id, lane=Lane.READ)
+        kept = sum(one == other for one, other in zip(known, journal, strict=False))
         self._screen.event(
-            f"{taken['who']} took over in {self.takeover_ms / 1000:.2f} s, with {kept} of {kept} entries recorded"
+            f"{taken['who']} took over in {self.takeover_ms / 1000:.2f} s, {kept} of {len(known)} recorded entries are there"
         )
         await self._until(lambda: self.settled > 0)
         await asyncio.to_thread(asking.release, self.port)
         await self._resumed(taken["at"])
+
+    async def _check_that_it_is_between(self, held: Event) -> None:
+        """Make sure that what is about to happen is what will be said of it."""
+        counted = (await asyncio.to_thread(asking.counts, self.port)).get(held["key"])
+        last = self.before[-1][-1]
+        if counted is None or last.kind is not Kind.INTENT or not _is_publish(last.key or ""):
+            raise TorporError(f"the service holds an answer, and the journal ends with {last.kind.word} {last.key}")
+
+    def _took_over(self) -> None:
+        self._victim, self._mark = None, Cell.TAKEOVER
 
     def _taken_after(self, moment: float) -> Any:
         return lambda event: event["event"] == "awake" and event["run"] == self.run_name and event["at"] > moment
@@ -161,8 +176,8 @@ class Story:
         await self._remember()
         frozen_at, taken = await self._frozen(holder, lease_seconds)
         away = taken["at"] - frozen_at
-        self._mark = Cell.TAKEOVER
-        self._screen.event(f"{taken['who']} took over after {away:.1f} s: the lease of {lease_seconds:g} s was over")
+        self._took_over()
+        self._screen.event(f"{taken['who']} took over after {away:.1f} s: a lease is {lease_seconds:g} s, and was over")
         await asyncio.to_thread(asking.release, self.port)
         thawed_at = self._crew.thaw(holder)
         await self._crew.event(
@@ -170,14 +185,14 @@ class Story:
         )
         self.fenced += 1
         self._screen.event(
-            f"{holder.name} SIGCONT {thawed_at - frozen_at - lease_seconds:.1f} s past its lease: fenced, it wrote nothing"
+            f"{holder.name} SIGCONT after {thawed_at - frozen_at:.1f} s: it was fenced, and wrote nothing"
         )
         await self._resumed(taken["at"])
 
     async def _frozen(self, holder: Member, lease_seconds: float) -> tuple[float, Event]:
         """Freeze until another one has the run. A process frozen in a transaction stops everybody: then, again."""
         for _ in range(FREEZES):
-            frozen_at = self._crew.freeze(holder)
+            frozen_at, self._victim = self._crew.freeze(holder), holder
             if await self._can_write():
                 self._screen.event(f"{holder.name} SIGSTOP in a step: it holds the run and does nothing", "red")
                 with suppress(TimeoutError):
@@ -228,11 +243,11 @@ class Story:
     def _show(self) -> None:
         members = [member for member in self._crew.members.values() if member.name != COUNTER]
         self._screen.crew(members)
-        done = sum(
-            entry.kind in RESOLVES and bool(entry.key) and _is_publish(entry.key or "") for entry in self._journal
-        )
         cell, self._mark = self._mark or self._cell(members), None
-        self._screen.run(self.run_name, done, len(self._folder.files), cell)
+        self._screen.run(self.run_name, self._published(), len(self._folder.files), cell)
+
+    def _published(self) -> int:
+        return sum(entry.kind in RESOLVES and _is_publish(entry.key or "") for entry in self._journal)
 
     def _cell(self, members: list[Member]) -> Cell:
         state = self._row.state if self._row is not None else State.READY
@@ -240,8 +255,9 @@ class Story:
             asks = Cell.UNKNOWN if any(self._open(WaitKind.ATTENTION)) else Cell.PERSON
             return asks if any(wait.kind.for_person for wait in self._waits) else Cell.ASLEEP
         if state is State.RUNNING:
-            return Cell.AWAKE if any(member.state == "awake" for member in members) else Cell.STALLED
-        return Cell.DONE if state.final else Cell.READY
+            stalled = {"killed", "frozen"} & {member.state for member in members if member is self._victim}
+            return Cell.STALLED if stalled else Cell.AWAKE
+        return Cell.READY
 
     def _open(self, kind: WaitKind) -> list[WaitRow]:
         waiting = self._row is not None and self._row.state is State.WAITING
@@ -291,7 +307,7 @@ def _held(kind: str) -> Any:
 
 
 def _is_publish(key: str) -> bool:
-    return kind_of(key) is CallKind.EFFECT and name_of(key) == "publish"
+    return bool(key) and kind_of(key) is CallKind.EFFECT and name_of(key) == "publish"
 
 
 def _content(entry: Stored) -> dict[str, Any]:

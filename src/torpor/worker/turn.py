@@ -51,6 +51,7 @@ class Turn:
         """Values drawn since the last commit."""
         self.diverged: Diverged | None = None
         self._replay = Replay(entries)
+        self._fresh = not entries
         self._timers = 0
         self._reads = 0
         for field, rows in rows_of(state):
@@ -117,8 +118,8 @@ class Turn:
         return self._worker.secrets.resolve(name)
 
     def log(self, level: str, event: str, fields: dict[str, Any]) -> None:
-        """Write a line unless it was written before."""
-        if not self.replaying:
+        """Write a line unless it was written before: not while the journal of this turn is still answering."""
+        if not self.replaying or self._fresh:
             getattr(self._worker.log, level)(event, run=self.run_id, **fields)
 
     # what the executor asks

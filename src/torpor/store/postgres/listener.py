@@ -31,16 +31,21 @@ _PAUSES = (0.1, 0.5, 2.0, 5.0)
 _PROBE = "?"
 
 
+def channel_of(schema: str) -> str:
+    """Return the channel that carries the hints of a schema's tables."""
+    return f"torpor_{schema}"[:63]
+
+
 class PostgresListener:
     """A subscription."""
 
-    def __init__(self, place: Place, channel: str, heard: Callable[[str], None]) -> None:
+    def __init__(self, place: Place, heard: Callable[[str], None]) -> None:
         """Start to listen; `heard` is called from this listener's thread.
 
         `listening` is set while hints are heard, `hearings` counts how often that began.
         """
         self._place = place
-        self._channel = channel
+        self._channel = channel_of(place.schema)
         self._heard = heard
         self._probe = ""
         self._wake, self._woken = socket.socketpair()

@@ -53,7 +53,6 @@ class PostgresStore:
         self.url = url
         self.place = parse(url)
         self._durable = durable
-        self._channel = f"torpor_{self.place.schema}"[:63]
         self._lock = threading.Lock()
         self._seats: dict[tuple[str, int], Seat] = {}
         self._abandoned: list[Seat] = []
@@ -114,7 +113,7 @@ class PostgresStore:
             seat = self._seat(lane.name, threading.get_ident())
             exchange = Exchange(seat, begin=BEGIN_READING if lane is Lane.READ else BEGIN)
             try:
-                value = op(PostgresTx(exchange, self._channel), *args, **more)
+                value = op(PostgresTx(exchange, self.place.schema), *args, **more)
                 exchange.commit()
                 return value
             except RETRYABLE as error:
@@ -133,7 +132,7 @@ class PostgresStore:
 
     def listen(self, heard: Callable[[str], None]) -> PostgresListener:
         """Call `heard(topic)` for each hint, from a thread."""
-        return PostgresListener(self.place, self._channel, heard)
+        return PostgresListener(self.place, heard)
 
     # life
 

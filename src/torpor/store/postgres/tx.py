@@ -6,25 +6,26 @@ from typing import TYPE_CHECKING
 
 from torpor.store.postgres.journal import JournalVerbs
 from torpor.store.postgres.leases import LeaseVerbs
+from torpor.store.postgres.lending import Lent, lent
+from torpor.store.postgres.listener import channel_of
 from torpor.store.postgres.runs import RunVerbs
 from torpor.store.postgres.waits import WaitVerbs
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from torpor.store.postgres.connect import Connection
     from torpor.store.postgres.exchange import Exchange
-
-_AUTHORS_SETTINGS = """SET LOCAL plan_cache_mode TO DEFAULT; SET LOCAL enable_hashjoin TO DEFAULT;
-    SET LOCAL enable_mergejoin TO DEFAULT; SET LOCAL enable_seqscan TO DEFAULT;
-    SET LOCAL enable_bitmapscan TO DEFAULT"""
 
 
 class PostgresTx(RunVerbs, JournalVerbs, WaitVerbs, LeaseVerbs):
     """One transaction."""
 
-    def __init__(self, exchange: Exchange, channel: str) -> None:
-        """Begin to speak; `channel` carries the hints."""
+    def __init__(self, exchange: Exchange, schema: str) -> None:
+        """Begin to speak to the tables in `schema`."""
         super().__init__(exchange)
-        self._channel = channel
+        self._schema = schema
+        self._channel = channel_of(schema)
         self._hinted: set[str] = set()
 
     def alone(self) -> None:
@@ -37,8 +38,10 @@ class PostgresTx(RunVerbs, JournalVerbs, WaitVerbs, LeaseVerbs):
             self._hinted.add(topic)
             self._tell("SELECT pg_notify(%(channel)s, %(topic)s)", channel=self._channel, topic=topic)
 
+    def lend(self) -> AbstractContextManager[Lent]:
+        """Lend the connection to a transactional effect (G6)."""
+        return lent(self._exchange.begun(), self._schema)
+
     def connection(self) -> Connection:
-        """Return the connection of this transaction, planning as an author's own statements expect it."""
-        connection = self._exchange.begun()
-        connection.execute(_AUTHORS_SETTINGS, prepare=False)
-        return connection
+        """Return the connection of this transaction, for torpor's own housekeeping and its tests."""
+        return self._exchange.begun()

@@ -5,15 +5,20 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from torpor.store.sqlite.lending import lent
+
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
+
+    from torpor.store.sqlite.connect import Connection
 
 
 class Begun:
     """A transaction that has begun. `hints` is filled here and sent by the store after the commit."""
 
-    def __init__(self, db: sqlite3.Connection, clock: Callable[[], int]) -> None:
+    def __init__(self, db: Connection, clock: Callable[[], int]) -> None:
         """Begin to speak to an open transaction."""
         self._db = db
         self._clock = clock
@@ -34,8 +39,12 @@ class Begun:
         if topic not in self.hints:
             self.hints.append(topic)
 
-    def connection(self) -> sqlite3.Connection:
-        """Return the connection of this transaction."""
+    def lend(self) -> AbstractContextManager[sqlite3.Connection]:
+        """Lend the connection to a transactional effect (G6)."""
+        return lent(self._db)
+
+    def connection(self) -> Connection:
+        """Return the connection of this transaction, for torpor's own housekeeping and its tests."""
         return self._db
 
     def _many(self, statement: str, ids: Sequence[int], rest: str = "") -> list[Any]:

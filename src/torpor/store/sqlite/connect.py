@@ -7,7 +7,7 @@ import sqlite3
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from torpor.errors import SchemaMismatch, StoreCorrupt, StoreError, StoreUnavailable
+from torpor.errors import SchemaMismatch, StoreCorrupt, StoreError, StoreUnavailable, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -69,7 +69,19 @@ def translated(where: str, *, committing: bool = False) -> Iterator[None]:
         raise meaning from error
 
 
-def connect(path: str, *, durable: bool = True) -> sqlite3.Connection:
+class Connection(sqlite3.Connection):
+    """A connection that cannot be closed while it is lent to an author's code."""
+
+    lent = False
+
+    def close(self) -> None:
+        """Close it. Raises UsageError while it is lent."""
+        if self.lent:
+            raise UsageError("a transactional effect must not close its connection", hint="torpor ends the transaction")
+        super().close()
+
+
+def connect(path: str, *, durable: bool = True) -> Connection:
     """Open a connection for one lane.
 
     `durable` is `synchronous=FULL`: what was acknowledged survives loss of power (G3). Checkpoints are not left to
@@ -77,7 +89,9 @@ def connect(path: str, *, durable: bool = True) -> sqlite3.Connection:
     """
     memory = path == ":memory:"
     with translated(path):
-        connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=BUSY_SECONDS)
+        connection = sqlite3.connect(
+            path, isolation_level=None, check_same_thread=False, timeout=BUSY_SECONDS, factory=Connection
+        )
         if not memory:
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA wal_autocheckpoint=0")

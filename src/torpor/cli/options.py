@@ -1,0 +1,89 @@
+"""What every command can be told, and how texts on the command line become values."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from torpor import clock
+from torpor.errors import UsageError
+
+DEFAULT_STORE: Final = "sqlite:///torpor.db"
+
+Store = Annotated[
+    str | None,
+    typer.Option(
+        "--store", envvar="TORPOR_STORE", show_default=False, help="sqlite:///FILE or postgresql://... [sqlite:///torpor.db]"
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="One JSON document on standard output, nothing else.")]
+By = Annotated[str | None, typer.Option("--by", envvar="TORPOR_BY", show_default=False, help="Who decides. [your login]")]
+
+
+def store_url(given: str | None) -> str:
+    """Return the store's address: the option, TORPOR_STORE, a `.env` file, or a file here."""
+    if given:
+        return given
+    if Path(".env").is_file():
+        from torpor.settings import Settings
+
+        return Settings().store
+    return DEFAULT_STORE
+
+
+def decider(given: str | None) -> str:
+    """Return who decides: the option, TORPOR_BY, or the login name."""
+    if given:
+        return given
+    import getpass
+
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"user {os.getuid()}"
+
+
+def value_of(text: str | None, what: str) -> Any:
+    """Return the value of a JSON text, of a file (`@input.json`) or of standard input (`-`). Raises UsageError."""
+    if text is None:
+        return None
+    source, content = what, text
+    if text == "-":
+        source, content = "standard input", sys.stdin.read()
+    elif text.startswith("@"):
+        source = text[1:]
+        try:
+            content = Path(source).read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"{source} cannot be read: {error}", hint="@FILE reads JSON from a file, - from a pipe") from error
+    try:
+        return json.loads(content)
+    except json.JSONDecodeError as error:
+        place = f"line {error.lineno}, column {error.colno}"
+        shown = content if len(content) <= 60 else f"{content[:60]}..."  # noqa: PLR2004 - enough to recognise it
+        hint = f"a text needs its quotes: '{json.dumps(text)}'" if text == content else "JSON, for example {\"order\": 7}"
+        raise UsageError(f"{source} is not JSON: {error.msg} at {place}: {shown}", hint=hint) from error
+
+
+_AFTER = re.compile(r"\+(\d+(?:\.\d+)?)([smhd])")
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+
+
+def moment_of(text: str | None) -> datetime | None:
+    """Return the moment of an ISO 8601 text (without a zone: this machine's) or of `+90s`, `+10m`, `+2h`, `+3d` from now."""
+    if text is None:
+        return None
+    after = _AFTER.fullmatch(text)
+    if after is not None:
+        return clock.as_datetime(clock.wall()) + timedelta(**{_UNITS[after[2]]: float(after[1])})
+    try:
+        return datetime.fromisoformat(text).astimezone()
+    except ValueError as error:
+        raise UsageError(f"--at {text} is no moment", hint="2026-12-24T18:00, 2026-12-24T18:00+01:00, or +10m") from error
