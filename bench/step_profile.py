@@ -112,15 +112,13 @@ class Sampler:
         """Count nothing yet."""
         self.parts: Counter[str] = Counter()
         self.functions: Counter[str] = Counter()
+        self._looking = False
 
-    def start(self) -> None:
-        """Look every TICK_SECONDS. Main thread only."""
+    def toggle(self) -> None:
+        """Begin to look every TICK_SECONDS, or stop. Main thread only."""
+        self._looking = not self._looking
         signal.signal(signal.SIGALRM, self._look)
-        signal.setitimer(signal.ITIMER_REAL, TICK_SECONDS, TICK_SECONDS)
-
-    def stop(self) -> None:
-        """Look no more."""
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.setitimer(signal.ITIMER_REAL, *((TICK_SECONDS, TICK_SECONDS) if self._looking else (0, 0)))
 
     def _look(self, _: int, frame: FrameType | None) -> None:
         while frame is not None:
@@ -202,8 +200,7 @@ def print_alone(arguments: argparse.Namespace) -> float:
     asyncio.run(alone(runs, max(1, steps // 10), lambda: None))  # warm
     quiet = asyncio.run(alone(runs, steps, lambda: None))
     sampler = Sampler()
-    toggle = iter((sampler.start, sampler.stop))
-    asyncio.run(alone(runs, steps, lambda: next(toggle)()))
+    asyncio.run(alone(runs, steps, sampler.toggle))
     total = sampler.parts.total()
     print(f"\n{runs} runs x {steps} steps, the database left out: **{quiet:.1f} us per step** on the worker's thread\n")
     print("| Part | % | us per step |\n|---|---:|---:|")

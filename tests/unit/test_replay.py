@@ -35,8 +35,8 @@ def drain(replay: Replay) -> list[str]:
 @pytest.mark.parametrize(
     ("call", "occurrence", "key"),
     [
-        (SCAN, 1, "s:scan#1~AQI"),
-        (SCAN, 12, "s:scan#12~AQI"),
+        (SCAN, 1, "s:scan#1~0102"),
+        (SCAN, 12, "s:scan#12~0102"),
         (SLEEP, 2, "t:sleep#2"),
         (PAY._replace(step_id="order-7"), 3, "e:pay@order-7"),
         (Call(CallKind.MESSAGE, "orders@paid"), 1, "m:orders@paid#1"),

@@ -97,13 +97,15 @@ class Screen:
         return f"\x1b[{_CODES[colour]}m{text}\x1b[0m" if self.colour and colour else text
 
     def glyph(self, word: str) -> str:
-        """Return the painted glyph of a display word."""
+        """Return the painted glyph of a display word, a space for none."""
+        if not word:
+            return " "
         sign, plain_sign, colour = _GLYPHS[word]
         return self.paint(sign if self.unicode else plain_sign, colour)
 
     def state(self, word: str, text: str) -> str:
         """Return text in the colour of a display word."""
-        return self.paint(text, _GLYPHS[word][2])
+        return self.paint(text, _GLYPHS[word][2]) if word else text
 
     def fit(self, text: str, room: int) -> str:
         """Return text cut to so many cells, with a mark where it was cut."""

@@ -63,6 +63,13 @@ class Thread:
             else:
                 answer.set_exception(error)
 
+        self.then(call, settle)
+        return await answer
+
+    def then(self, call: Callable[[], T], done: Callable[[T | None, BaseException | None], None]) -> None:
+        """Run `call` in the thread and then `done(value, error)` as a callback of the running loop: no task, no future."""
+        loop = asyncio.get_running_loop()
+
         def work() -> None:
             value: T | None = None
             error: BaseException | None = None
@@ -71,12 +78,11 @@ class Thread:
             except BaseException as raised:  # noqa: BLE001 - it belongs to whoever waits for the answer
                 error = raised
             try:
-                loop.call_soon_threadsafe(settle, value, error)
+                loop.call_soon_threadsafe(done, value, error)
             except RuntimeError:
                 return  # the loop is closed: nobody waits any more
 
         self.put(work)
-        return await answer
 
     def run_now(self, call: Callable[[], T]) -> T:
         """Do the same for a caller without a loop. Blocking."""

@@ -279,6 +279,20 @@ class Store(Protocol):
         What `op` raises rolls back and is raised here.
         """
 
+    def transact_then(
+        self,
+        done: Callable[[Any, BaseException | None], None],
+        op: Callable[..., Any],
+        /,
+        *args: Any,
+        lane: Lane = Lane.WORK,
+        **more: Any,
+    ) -> None:
+        """Do the same and call `done(value, error)` from a plain callback of the running loop: the committer's way.
+
+        It saves a task and three turns of the loop, and a flow's own loop must not be driven from inside a task.
+        """
+
     def transact_now(self, op: Callable[..., T], /, *args: Any, lane: Lane = Lane.WORK, **more: Any) -> T:
         """The same for a caller that is a plain thread or a script without a loop. Blocking."""
 

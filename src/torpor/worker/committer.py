@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from torpor.core.lease import Fence, LostAnswer
@@ -51,6 +52,9 @@ class Committing(Protocol):
         """Take an error that is this proposal's own fault."""
 
 
+Batch = list[tuple[Committing, "Proposal"]]
+
+
 class Committer:
     """Collects executors that have something to commit."""
 
@@ -61,61 +65,84 @@ class Committer:
         self._lease_micros = lease_micros
         self._waiting: list[Committing] = []
         self._scheduled = False
-        self._sending: asyncio.Task[None] | None = None
+        self._busy = False
+        self._trouble: asyncio.Task[None] | None = None
         self.batches = 0
         self.commits = 0
 
     def submit(self, executor: Committing) -> None:
         """Ask for a flush at the end of this iteration of the loop."""
         self._waiting.append(executor)
-        self._schedule()
-
-    def _schedule(self) -> None:
-        if not self._scheduled and self._sending is None:
+        if not self._scheduled and not self._busy:
             self._scheduled = True
             asyncio.get_running_loop().call_soon(self._flush)
 
     def _flush(self) -> None:
         self._scheduled = False
+        if self._busy:
+            return
         most = BATCH_CONTENDED if getattr(self._store, "contended", False) else BATCH
-        taken, self._waiting = self._waiting[:most], self._waiting[most:]
-        batch = [(executor, proposal) for executor in taken if (proposal := executor.build()) is not None]
-        if batch:
-            self._sending = asyncio.get_running_loop().create_task(self._send(batch))
-            self._sending.add_done_callback(self._sent)
-        elif self._waiting:
-            self._schedule()
+        while self._waiting and not self._busy:
+            taken, self._waiting = self._waiting[:most], self._waiting[most:]
+            batch = [(executor, proposal) for executor in taken if (proposal := executor.build()) is not None]
+            if batch:
+                self._send(batch)
 
-    def _sent(self, sending: asyncio.Task[None]) -> None:
-        self._sending = None
-        if not sending.cancelled() and (error := sending.exception()) is not None:
-            log.critical("the committer failed", exc_info=error)
-        if self._waiting:
-            self._schedule()
-
-    async def _send(self, batch: list[tuple[Committing, Proposal]]) -> None:
+    def _send(self, batch: Batch) -> None:
+        self._busy = True
         self.batches += 1
         self.commits += len(batch)
+        if not self._standing.ok():
+            self._look_into(batch, None)
+            return
+        proposals = [proposal for _, proposal in batch]
+        answered = partial(self._answered, batch)
+        self._store.transact_then(answered, commit, proposals, lane=Lane.COMMIT, lease_micros=self._lease_micros)
+
+    def _answered(self, batch: Batch, replies: list[Reply] | None, error: BaseException | None) -> None:
+        if replies is None or error is not None:
+            self._look_into(batch, error)
+            return
+        self._busy = False
+        self._flush()  # the store works on the next batch while the loop delivers this one
+        _deliver(batch, replies)
+
+    # trouble
+
+    def _look_into(self, batch: Batch, error: BaseException | None) -> None:
+        self._trouble = asyncio.get_running_loop().create_task(self._settle_batch(batch, error))
+        self._trouble.add_done_callback(self._looked_into)
+
+    def _looked_into(self, trouble: asyncio.Task[None]) -> None:
+        self._busy, self._trouble = False, None
+        if not trouble.cancelled() and (error := trouble.exception()) is not None:
+            log.critical("the committer failed", exc_info=error)
+        self._flush()
+
+    async def _settle_batch(self, batch: Batch, error: BaseException | None) -> None:
+        """Commit a batch after an interruption of this process, or after it failed."""
         if not self._standing.ok() and not await self._standing.restore():
             self._reply(batch, [_LOST] * len(batch))
             return
         proposals = [proposal for _, proposal in batch]
         try:
+            if error is not None:
+                raise error
             replies = await self._store.transact(commit, proposals, lane=Lane.COMMIT, lease_micros=self._lease_micros)
-        except StoreUnavailable as error:
-            replies = await self._find_out(proposals, error)
-        except Exception as error:  # noqa: BLE001 - one bad commit must fail alone, whatever is wrong with it
-            await self._one_by_one(batch, error)
+        except StoreUnavailable as unavailable:
+            replies = await self._find_out(proposals, unavailable)
+        except Exception as failed:  # noqa: BLE001 - one bad commit must fail alone, whatever is wrong with it
+            await self._one_by_one(batch, failed)
             return
         self._reply(batch, replies)
 
-    async def _one_by_one(self, batch: list[tuple[Committing, Proposal]], error: Exception) -> None:
+    async def _one_by_one(self, batch: Batch, error: Exception) -> None:
         if len(batch) == 1:
             executor, proposal = batch[0]
             asyncio.get_running_loop().call_soon(executor.broken, proposal, error)
             return
         for one in batch:
-            await self._send([one])
+            await self._settle_batch([one], None)
 
     async def _find_out(self, proposals: list[Proposal], error: StoreUnavailable) -> list[Reply]:
         """Wait until the store answers again, then learn what became of each commit, in the fixed order (G3)."""
@@ -143,15 +170,8 @@ class Committer:
             return again[0]
         return reply if verdict is LostAnswer.HAPPENED else _LOST
 
-    def _reply(self, batch: list[tuple[Committing, Proposal]], replies: list[Reply]) -> None:
+    def _reply(self, batch: Batch, replies: list[Reply]) -> None:
         asyncio.get_running_loop().call_soon(_deliver, batch, replies)
-
-    async def idle(self) -> None:
-        """Return when nothing is under way and nobody waits."""
-        while self._sending is not None or self._waiting:
-            if self._sending is not None:
-                await asyncio.wait([self._sending])
-            await asyncio.sleep(0)
 
 
 _LOST = Reply(0, Flag.NONE, State.RUNNING, Fence.LOST)
@@ -161,6 +181,6 @@ def _touch(tx: object) -> None:
     """Open the connection: before the life lock is proven, and before anything is read back."""
 
 
-def _deliver(batch: list[tuple[Committing, Proposal]], replies: list[Reply]) -> None:
+def _deliver(batch: Batch, replies: list[Reply]) -> None:
     for (executor, proposal), reply in zip(batch, replies, strict=True):
         executor.committed(proposal, reply)

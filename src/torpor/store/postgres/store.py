@@ -99,6 +99,18 @@ class PostgresStore:
         """Run `op(tx, ...)` in one transaction, in a thread of the lane."""
         return await self._thread(lane).run(lambda: self._run(lane, op, args, more))
 
+    def transact_then(
+        self,
+        done: Callable[[Any, BaseException | None], None],
+        op: Callable[..., Any],
+        /,
+        *args: Any,
+        lane: Lane = Lane.WORK,
+        **more: Any,
+    ) -> None:
+        """Do the same, and call `done(value, error)` from a callback of the running loop."""
+        self._thread(lane).then(lambda: self._run(lane, op, args, more), done)
+
     def transact_now(self, op: Callable[..., T], /, *args: Any, lane: Lane = Lane.WORK, **more: Any) -> T:
         """Do the same, blocking. RENEW runs in the caller's thread."""
         if lane is Lane.RENEW:

@@ -12,6 +12,7 @@ import secrets
 import socket
 import tempfile
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,12 +20,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 _TOPIC_BYTES = 200
+_TRIES = 5
 
 
 def folder_of(path: str) -> Path:
-    """Return the folder of hint sockets that belongs to a database file, readable by this user only."""
+    """Return the folder of hint sockets that belongs to a database file. It exists while somebody listens."""
     name = hashlib.blake2b(os.path.realpath(path).encode(), digest_size=8).hexdigest()
-    folder = Path(tempfile.gettempdir()) / f"torpor-{os.getuid()}-{name}"
+    return Path(tempfile.gettempdir()) / f"torpor-{os.getuid()}-{name}"
+
+
+def _made(folder: Path) -> Path:
+    """Make the folder, for this user only. Raises PermissionError if it is somebody else's."""
     folder.mkdir(mode=0o700, exist_ok=True)
     if folder.stat().st_uid != os.getuid():
         message = f"{folder} belongs to somebody else"
@@ -80,10 +86,20 @@ class HintListener:
         self._heard = heard
         self._place = folder_of(path) / secrets.token_hex(8)
         self._in = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self._in.bind(str(self._place))
+        self._bind()
         self._closed = False
         self._thread = threading.Thread(target=self._loop, name="torpor-hints", daemon=True)
         self._thread.start()
+
+    def _bind(self) -> None:
+        for left in reversed(range(_TRIES)):
+            try:
+                _made(self._place.parent)
+                self._in.bind(str(self._place))
+                return
+            except FileNotFoundError:  # the last one who listened has just removed the folder
+                if left == 0:
+                    raise
 
     def _loop(self) -> None:
         while not self._closed:
@@ -101,3 +117,5 @@ class HintListener:
         self._in.shutdown(socket.SHUT_RDWR)
         self._thread.join()
         self._in.close()
+        with suppress(OSError):  # others listen there
+            self._place.parent.rmdir()

@@ -75,6 +75,7 @@ class SqliteStore:
         self._durable = durable
         self._create = create
         self._lock = threading.RLock()
+        self._renewing = threading.Lock()
         self._seats: dict[str, _Seat] = {}
         self._abandoned: list[_Seat] = []
         self._writer = Thread("torpor-sqlite")
@@ -113,10 +114,24 @@ class SqliteStore:
         thread = self._reader if lane is Lane.READ else self._writer
         return await thread.run(lambda: self._run(_PLACES[lane], op, args, more))
 
+    def transact_then(
+        self,
+        done: Callable[[Any, BaseException | None], None],
+        op: Callable[..., Any],
+        /,
+        *args: Any,
+        lane: Lane = Lane.WORK,
+        **more: Any,
+    ) -> None:
+        """Do the same, and call `done(value, error)` from a callback of the running loop."""
+        thread = self._reader if lane is Lane.READ else self._writer
+        thread.then(lambda: self._run(_PLACES[lane], op, args, more), done)
+
     def transact_now(self, op: Callable[..., T], /, *args: Any, lane: Lane = Lane.WORK, **more: Any) -> T:
         """Do the same, blocking. RENEW runs in the caller's thread."""
         if lane is Lane.RENEW and not self._memory:
-            return self._run("renew", op, args, more)
+            with self._renewing:  # its thread, and the check after a gap: one must not close what the other uses
+                return self._run("renew", op, args, more)
         thread = self._reader if lane is Lane.READ else self._writer
         return thread.run_now(lambda: self._run(_PLACES[lane], op, args, more))
 

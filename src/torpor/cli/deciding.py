@@ -1,0 +1,193 @@
+"""Commands that act from outside: start, signal, cancel, and what people decide."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from torpor.cli.options import By, Json, Store, decider, moment_of, store_url, value_of
+from torpor.cli.reading import answered, asked
+from torpor.errors import UsageError
+
+if TYPE_CHECKING:
+    from torpor.client import Started
+    from torpor.engine.queries.people import InboxItem
+
+Run = Annotated[str, typer.Argument(help="A run's id, or its letters alone.")]
+Wait = Annotated[str, typer.Argument(help="A wait's id, from `torpor inbox`.")]
+
+
+def start(
+    program: Annotated[str, typer.Argument(help="The program's name.")],
+    value: Annotated[str | None, typer.Argument(metavar="[INPUT]", help="JSON, @FILE or - for standard input.")] = None,
+    store: Store = None,
+    as_json: Json = False,
+    key: Annotated[str | None, typer.Option("--key", help="The same key finds the same run, however often it is said.")] = None,
+    app: Annotated[str | None, typer.Option("--app", help="APP.py that has the program, if no worker has served it yet.")] = None,
+    at: Annotated[str | None, typer.Option("--at", help="Not before: 2026-12-24T18:00, or +10m.")] = None,
+    tenant: Annotated[str, typer.Option("--tenant", help="Whose run it is: tenants share workers fairly.")] = "default",
+    priority: Annotated[int, typer.Option("--priority", help="Lower numbers go first.")] = 0,
+) -> None:
+    """Start a run. A worker takes it up; none is needed now."""
+    given, moment = value_of(value, "the input"), moment_of(at)
+
+    def wanted(name: str) -> Any:
+        return asked(
+            store,
+            lambda client: client.start(name, given, key=key, tenant=tenant, priority=priority, at=moment),
+        )
+
+    if app is not None:
+        make_known(app, program, store)
+    started: Started = wanted(program)
+    new = "started" if started.created else "was started before with this key"
+    answered(
+        {"run": started.run_id, "created": started.created},
+        lambda _: [f"{started.run_id} {new}", f"next: torpor show {started.run_id}"],
+        as_json=as_json,
+    )
+
+
+def make_known(place: str, program: str, store: str | None) -> None:
+    """Make an app's programs known to the store, as a worker would. Raises UsageError if it has not this one."""
+    import asyncio
+
+    from torpor.core.lease import Proof
+    from torpor.engine import runs
+    from torpor.runtime import load_app, opened
+
+    flows = load_app(place).flows
+    if program not in flows:
+        message = f'no program named "{program}" in {place} (it has: {", ".join(sorted(flows)) or "none"})'
+        raise UsageError(message, hint=closest(program, sorted(flows)))
+
+    async def register() -> None:
+        async with opened(store_url(store)) as place_opened:
+            rows = await place_opened.transact(lambda tx: tx.workers())
+            alive = frozenset(row.id for row in rows if place_opened.prove_death(row) is Proof.NONE)
+            named = [(flow.name, flow.version, flow.source) for flow in flows.values()]
+            await place_opened.transact(runs.register, named, alive=alive)
+
+    asyncio.run(register())
+
+
+def closest(word: str, known: list[str]) -> str:
+    """Return a hint with the nearest known name, or none."""
+    from difflib import get_close_matches
+
+    near = get_close_matches(word, known, n=1, cutoff=0.5)
+    return f"torpor start {near[0]} INPUT" if near else ""
+
+
+def signal(
+    run: Run,
+    name: Annotated[str, typer.Argument(help="The signal's name.")],
+    value: Annotated[str | None, typer.Argument(help="JSON, @FILE or - for standard input.")] = None,
+    store: Store = None,
+    as_json: Json = False,
+    key: Annotated[str | None, typer.Option("--key", help="The same key is one signal, however often it comes.")] = None,
+    sender: Annotated[str | None, typer.Option("--sender", help="Who sends it.")] = None,
+) -> None:
+    """Send a signal to a run. It is kept if it comes early."""
+    given = value_of(value, "the value")
+    new = asked(store, lambda client: client.signal(run, name, given, key=key, sender=sender))
+    answered(
+        {"run": run, "signal": name, "kept": new},
+        lambda _: [f"{name} is kept for {run}" if new else f"{name} with this key came before: nothing changed"],
+        as_json=as_json,
+    )
+
+
+def cancel(run: Run, store: Store = None, as_json: Json = False) -> None:
+    """Ask a run to end as cancelled. No new effect starts in it from now on."""
+    state = asked(store, lambda client: client.cancel(run))
+    said = f"{run} was {state.word} already" if state.final else f"cancel of {run} is recorded; it is {state.word} and ends soon"
+    answered({"run": run, "state": state.word, "already_ended": state.final}, lambda _: [said], as_json=as_json)
+
+
+def approve(
+    wait: Wait,
+    store: Store = None,
+    as_json: Json = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Approve what it shows now, unseen.")] = False,
+    digest: Annotated[str | None, typer.Option("--digest", help="Approve only if it still shows what had this digest.")] = None,
+    note: Annotated[str, typer.Option("--note", help="Why.")] = "",
+    by: By = None,
+) -> None:
+    """Approve what a wait shows. The first decision wins (exit code 4: somebody was first, or it changed)."""
+    who = decider(by)
+    if not yes and digest is None:
+        item = asked(store, lambda client: client.wait(wait))
+        if not _terminal():
+            hint = f"torpor approve {item.wait} --digest {item.digest}"
+            raise UsageError(f"{item.wait} would be approved unseen: {item.what}", hint=hint)
+        digest = _consent(item)
+        if digest is None:
+            raise typer.Exit(1)
+    done = asked(store, lambda client: client.approve(wait, by=who, note=note, digest=digest))
+    _decided(done, "approved", who, as_json=as_json)
+
+
+def _terminal() -> bool:
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def _consent(item: InboxItem) -> str | None:
+    """Show everything and ask; return the digest of what was shown if it is approved (G10)."""
+    from torpor import clock
+    from torpor.cli import render
+    from torpor.cli.screen import Screen
+
+    screen = Screen.of(sys.stderr)
+    for line in render.item_lines(screen, item, clock.wall()):
+        if line.startswith("next: "):
+            break
+        screen.say(line)
+    sys.stderr.write(f"approve {item.what} [y/N] ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
+        screen.say("not approved; it still waits")
+        return None
+    return item.digest
+
+
+def deny(
+    wait: Wait,
+    reason: Annotated[str, typer.Argument(help="Why; the program is told.")] = "",
+    store: Store = None,
+    as_json: Json = False,
+    by: By = None,
+) -> None:
+    """Deny what a wait asks for."""
+    who = decider(by)
+    _decided(asked(store, lambda client: client.deny(wait, by=who, note=reason)), "denied", who, as_json=as_json)
+
+
+def answer(
+    wait: Wait,
+    store: Store = None,
+    as_json: Json = False,
+    happened: Annotated[str | None, typer.Option("--happened", help="It did happen, and gave back this JSON (null: nothing).")] = None,
+    again: Annotated[bool, typer.Option("--again", help="Do it again, or try the run again.")] = False,
+    fail: Annotated[str | None, typer.Option("--fail", help="It failed, for this reason.")] = None,
+    by: By = None,
+) -> None:
+    """Settle a trouble: say of an effect whether it happened, or of a run whether to try again."""
+    who = decider(by)
+    if (happened is not None) + again + (fail is not None) != 1:
+        raise UsageError("an answer is exactly one of --happened JSON, --again and --fail TEXT", hint=f"torpor inbox {wait}")
+    if happened is not None:
+        result = value_of(happened, "--happened")
+        done = asked(store, lambda client: client.answer(wait, happened=result, by=who))
+        _decided(done, "settled: it happened", who, as_json=as_json)
+    elif again:
+        _decided(asked(store, lambda client: client.answer(wait, again=True, by=who)), "settled: again", who, as_json=as_json)
+    else:
+        done = asked(store, lambda client: client.answer(wait, fail=fail, by=who))
+        _decided(done, "settled: it failed", who, as_json=as_json)
+
+
+def _decided(wait: str, what: str, who: str, *, as_json: bool) -> None:
+    answered({"wait": wait, "decision": what, "by": who}, lambda _: [f"{wait} {what}, by {who}"], as_json=as_json)

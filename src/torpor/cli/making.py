@@ -1,0 +1,117 @@
+"""Commands around a store and a project: init, migrate, bench, demo, completion."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from torpor.cli.options import Json, Store, store_url
+from torpor.cli.reading import answered
+from torpor.errors import UsageError
+
+HELLO = '''from datetime import timedelta
+
+from torpor import App, Context
+
+app = App()
+
+
+@app.flow
+async def greet(ctx: Context, name: str) -> str:
+    await ctx.sleep(timedelta(seconds=10))  # no process is needed meanwhile
+    if await ctx.approval(f"Greet {name}?", expires=timedelta(days=7)):
+        await ctx.effect(print, f"Good morning, {name}", safety="once")
+    return name
+'''
+IGNORED = "torpor.db*"
+
+
+def init(
+    folder: Annotated[Path, typer.Argument(help="Where; made if it is not there.")] = Path(),
+    as_json: Json = False,
+) -> None:
+    """Write hello.py, a first program, and a line for .gitignore. Nothing is overwritten."""
+    folder.mkdir(parents=True, exist_ok=True)
+    hello, ignore = folder / "hello.py", folder / ".gitignore"
+    written, kept = [], []
+    if hello.exists():
+        kept.append(str(hello))
+    else:
+        hello.write_text(HELLO, "utf-8")
+        written.append(str(hello))
+    lines = ignore.read_text("utf-8").splitlines() if ignore.exists() else []
+    if IGNORED not in lines:
+        ignore.write_text("\n".join([*lines, IGNORED, ""]), "utf-8")
+        written.append(str(ignore))
+
+    def said() -> list[str]:
+        return [
+            *(f"wrote {path}" for path in written),
+            *(f"{path} is there already, left as it is" for path in kept),
+            f"next: torpor dev {hello}",
+        ]
+
+    answered({"written": written, "kept": kept}, lambda _: said(), as_json=as_json)
+
+
+def migrate(store: Store = None, as_json: Json = False) -> None:
+    """Bring the store's schema up to this torpor. A copy of an SQLite file is kept beside it; sleeping runs are untouched."""
+    from torpor.store.opening import open_any
+
+    opened = open_any(store_url(store), create=False)
+    try:
+        before = opened.schema()
+        after = opened.migrate()
+    finally:
+        opened.close_now()
+    said = f"schema {after}, nothing to do" if before == after else f"schema {before} is now {after}"
+    answered({"before": before, "after": after}, lambda _: [said], as_json=as_json)
+
+
+_QUICK = {"runs": 100, "steps": 10, "history": 200, "trials": 1}
+
+
+def bench(
+    workload: Annotated[str, typer.Argument(help="w1 throughput, w3 resuming, w4 latency, w5 effects.")],
+    store: Store = None,
+    as_json: Json = False,
+    runs: Annotated[int | None, typer.Option("--runs", show_default=False, help="How many runs. [500]")] = None,
+    steps: Annotated[int | None, typer.Option("--steps", show_default=False, help="Steps of each. [10]")] = None,
+    history: Annotated[int | None, typer.Option("--history", show_default=False, help="Entries before resuming. [1000]")] = None,
+    trials: Annotated[int | None, typer.Option("--trials", show_default=False, help="How often. [3]")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Small sizes, for a first impression.")] = False,
+) -> None:
+    """Measure a workload on a store of its own, as docs/performance.md does."""
+    from torpor.bench.rows import Wanted
+    from torpor.bench.run import command
+
+    usual = Wanted("")
+    given = {"runs": runs, "steps": steps, "history": history, "trials": trials}
+    sizes = {
+        name: number if number is not None else _QUICK[name] if quick else int(getattr(usual, name))
+        for name, number in given.items()
+    }
+    raise typer.Exit(command(workload, store=store or "sqlite", json=as_json, **sizes))
+
+
+def demo(
+    path: Annotated[str | None, typer.Argument(help="The folder to audit. [torpor's own source]")] = None,
+    store: Store = None,
+    as_json: Json = False,
+) -> None:
+    """Audit a folder while its workers are killed and frozen, and prove that nothing was repeated or lost."""
+    from torpor.demo.run import command
+
+    raise typer.Exit(command(path, store=store, json=as_json))
+
+
+def completion(shell: Annotated[str, typer.Argument(help="bash, zsh or fish.")]) -> None:
+    """Print what completes commands, ids and programs in a shell."""
+    from torpor.cli.completing import SCRIPTS
+
+    if shell not in SCRIPTS:
+        raise UsageError(f"there is no completion for {shell!r}", hint=f"one of: {', '.join(SCRIPTS)}")
+    sys.stdout.write(SCRIPTS[shell])

@@ -1,0 +1,138 @@
+"""Commands that look: ps, show, inbox, doctor."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from torpor.cli.options import Json, Store, store_url
+from torpor.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable
+
+    from torpor.cli.screen import Screen
+    from torpor.client import Client
+
+T = TypeVar("T")
+DOCTOR_FOUND_ERRORS = 7
+
+
+def asked(store: str | None, question: Callable[[Client], Awaitable[T]]) -> T:
+    """Open the store, ask one question and return the answer."""
+    import asyncio
+
+    from torpor.client import Client
+
+    async def ask() -> T:
+        async with Client.connect(store_url(store)) as client:
+            return await question(client)
+
+    return asyncio.run(ask())
+
+
+def answered(value: Any, lines: Callable[[Screen], Iterable[str]], *, as_json: bool) -> None:
+    """Write an answer: one document, or lines for people."""
+    if as_json:
+        from torpor.cli.documents import write
+
+        write(value)
+        return
+    from torpor.cli.screen import Screen
+
+    screen = Screen.of()
+    for line in lines(screen):
+        screen.say(line)
+
+
+def ps(
+    store: Store = None,
+    as_json: Json = False,
+    everything: Annotated[bool, typer.Option("--all", help="Every run, newest first.")] = False,
+    state: Annotated[str | None, typer.Option("--state", help="ready, running, waiting, completed, failed, cancelled.")] = None,
+    program: Annotated[str | None, typer.Option("--program", help="Only runs of this program.")] = None,
+    before: Annotated[str | None, typer.Option("--before", help="Only runs older than this one.")] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=200, help="At most so many.")] = 50,
+) -> None:
+    """Which runs there are: what is not asleep, and the next to wake."""
+    from torpor import clock
+    from torpor.cli import render
+    from torpor.core.run import State
+
+    states = {known.word: known for known in State}
+    if state is not None and state not in states:
+        raise UsageError(f"--state {state} is no state", hint=f"one of: {', '.join(states)}")
+    if everything or state or program or before:
+        wanted = [states[state]] if state is not None else None
+        runs = asked(store, lambda client: client.list(states=wanted, program=program, limit=limit, before=before))
+        last = f"next: torpor ps --all --before {runs[-1].run}" if len(runs) == limit else ""
+        answered(
+            {"runs": _documents(list(runs)), "more": len(runs) == limit},
+            lambda screen: [*render.runs_table(screen, runs, clock.wall()), *filter(None, [last])] if runs else ["No such run."],
+            as_json=as_json,
+        )
+        return
+    fleet = asked(store, lambda client: client.fleet(limit=limit))
+    answered(fleet, lambda screen: render.fleet_lines(screen, fleet), as_json=as_json)
+
+
+def _documents(values: Any) -> Any:
+    from torpor.cli.documents import document
+
+    return document(values)
+
+
+def show(
+    run: Annotated[str, typer.Argument(help="A run's id, or its letters alone.")],
+    store: Store = None,
+    as_json: Json = False,
+    entries: Annotated[int, typer.Option("--entries", min=1, help="So many lines of its story.")] = 20,
+) -> None:
+    """One run: its state and why, its waits, its effects, what happened."""
+    from torpor.cli import render
+
+    found = asked(store, lambda client: client.show(run))
+    answered(found, lambda screen: render.shown_lines(screen, found, entries=entries), as_json=as_json)
+
+
+def inbox(
+    wait: Annotated[str | None, typer.Argument(help="One wait, to read it in full.")] = None,
+    store: Store = None,
+    as_json: Json = False,
+) -> None:
+    """What needs a person, and the commands that decide it."""
+    from torpor import clock
+    from torpor.cli import render
+
+    if wait is None:
+        found = asked(store, lambda client: client.inbox())
+        answered(found, lambda screen: render.inbox_lines(screen, found), as_json=as_json)
+        return
+    item = asked(store, lambda client: client.wait(wait))
+    answered(item, lambda screen: render.item_lines(screen, item, clock.wall()), as_json=as_json)
+
+
+def doctor(
+    store: Store = None,
+    as_json: Json = False,
+    check: Annotated[bool, typer.Option("--check", help="Read a large SQLite file whole, too, to find damage.")] = False,
+    reset_clock: Annotated[
+        bool, typer.Option("--reset-clock", help="Bring stored times that are ahead of a clock set right back to it.")
+    ] = False,
+) -> None:
+    """What is wrong or stuck, and whether it is safe to stop now. Exit code 7 if there are errors."""
+    from torpor.cli import render
+
+    if reset_clock:
+        changed = asked(store, lambda client: client.reset_clock())
+        answered({"changed": changed}, lambda _: [f"{changed} stored times brought back to this machine's clock"], as_json=as_json)
+        return
+    found = asked(store, lambda client: client.doctor(check=True if check else None))
+    answered(
+        {**_documents(found), "errors": found.errors, "warnings": found.warnings},
+        lambda screen: render.doctor_lines(screen, found),
+        as_json=as_json,
+    )
+    if found.errors:
+        raise typer.Exit(DOCTOR_FOUND_ERRORS)

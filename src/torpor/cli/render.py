@@ -1,0 +1,288 @@
+"""Answers as lines for people: first the answer, then the facts, then `next:` with what can be pasted (page.md, section 5)."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from torpor.cli.screen import Column, Screen, clean
+from torpor.cli.spoken import moment, one_day, stamp
+from torpor.cli.strip import share, strip
+from torpor.engine.queries.spoken import duration, plural
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from torpor.engine.queries.doctor import Diagnosis
+    from torpor.engine.queries.fleet import Fleet, RunLine
+    from torpor.engine.queries.people import Inbox, InboxItem
+    from torpor.engine.queries.show import RunShown
+
+_LEVELS = {"ok": "green", "warn": "bold yellow", "error": "red"}
+
+
+def word_of(line: RunLine) -> str:
+    """Return the display word whose glyph and colour a run has: an unknown effect is more than a person's wait."""
+    return "unknown" if line.shown == "needs you" and line.reason.startswith("settle ") else line.shown
+
+
+def state_text(line: RunLine) -> str:
+    """Return a run's state with its reason, as people read it."""
+    cancelling = " (cancelling)" if line.cancelling else ""
+    if line.shown == "running":
+        return f"running {line.reason}{cancelling}"
+    return f"{line.shown}{': ' if line.reason else ''}{line.reason}{cancelling}"
+
+
+def next_text(line: RunLine, now: int) -> str:
+    """Return what comes next and when."""
+    if line.next_at is None:
+        return "no date" if line.shown == "asleep" else "-"
+    if line.next_is == "lease":
+        left = line.next_at - now
+        return f"lease {duration(left)}" if left > 0 else "lease over"
+    if line.next_is == "expires":
+        return f"expires {moment(line.next_at, now)}"
+    return moment(line.next_at, now) if line.next_at > now else f"due since {duration(now - line.next_at)}"
+
+
+_RUN_COLUMNS = [
+    Column("RUN", fixed=True),
+    Column("PROGRAM"),
+    Column("STATE", least=24),
+    Column("SINCE", least=6, right=True),
+    Column("NEXT"),
+]
+
+
+def runs_table(screen: Screen, lines: Sequence[RunLine], now: int) -> list[str]:
+    """Return runs as a table."""
+    rows = [
+        [line.run, line.program, state_text(line), duration(now - line.since_at), next_text(line, now)] for line in lines
+    ]
+    return screen.table(_RUN_COLUMNS, rows, [word_of(line) for line in lines])
+
+
+def fleet_lines(screen: Screen, fleet: Fleet) -> Iterator[str]:
+    """Yield `torpor ps`."""
+    if not fleet.runs:
+        yield "No run here yet."
+        yield ""
+        yield "next: torpor start PROGRAM INPUT"
+        return
+    yield from runs_table(screen, fleet.runs, fleet.at)
+    if fleet.asleep_more:
+        about = "more than " if fleet.counts["waiting"] >= fleet.counted_to else ""
+        yield screen.paint(f"all that are not asleep, and the next to wake; {about}{fleet.asleep_more:,} more asleep", "dim")
+    ended = [
+        f"{fleet.counts[word]:,}{'+' if fleet.counts[word] >= fleet.counted_to else ''} {word}"
+        for word in ("completed", "failed", "cancelled")
+        if fleet.counts[word] > sum(line.state == word for line in fleet.runs)
+    ]
+    if ended:
+        yield screen.paint(f"{', '.join(ended)} in all; torpor ps --all lists them", "dim")
+    needs = any(line.shown == "needs you" for line in fleet.runs)
+    yield f"next: {'torpor inbox' if needs else f'torpor show {fleet.runs[0].run}'}"
+
+
+def inbox_lines(screen: Screen, inbox: Inbox) -> Iterator[str]:
+    """Yield `torpor inbox`."""
+    if not inbox.items:
+        yield "Nothing needs you."
+        return
+    count = len({item.run for item in inbox.items})
+    oldest = duration(inbox.at - inbox.items[0].opened_at)
+    who = "1 run cannot" if count == 1 else f"{count}{'+' if inbox.more else ''} runs cannot"
+    yield f"{who} go on without a person. The oldest wait is {oldest} old."
+    columns = [
+        Column("WAIT", fixed=True),
+        Column("ASKS", least=7),
+        Column("WHAT", least=20),
+        Column("RUN", fixed=True),
+        Column("AGE", least=6, right=True),
+        Column("EXPIRES"),
+    ]
+    rows = [
+        [
+            item.wait,
+            item.asks,
+            item.what,
+            item.run,
+            duration(inbox.at - item.opened_at),
+            moment(item.expires_at, inbox.at) if item.expires_at is not None else "-",
+        ]
+        for item in inbox.items
+    ]
+    yield from screen.table(columns, rows, [_item_word(item) for item in inbox.items])
+    first = inbox.items[0]
+    yield f"next: torpor inbox {first.wait:<16} read it in full"
+    for command, says in verbs(first):
+        yield f"      {command:<{17 + len('torpor inbox')}}{says}".rstrip()
+
+
+def _item_word(item: InboxItem) -> str:
+    return "unknown" if item.asks == "settle" else "needs you"
+
+
+def verbs(item: InboxItem) -> list[tuple[str, str]]:
+    """Return the commands that decide a wait, each with what it means."""
+    if item.asks == "approve":
+        return [(f"torpor approve {item.wait}", ""), (f'torpor deny {item.wait} "reason"', "")]
+    if item.asks == "settle":
+        again = "it may happen twice" if item.content.get("safety") == "once" else ""
+        return [
+            (f"torpor answer {item.wait} --happened 'JSON'", "with what it gave back, null for nothing"),
+            (f"torpor answer {item.wait} --again", again),
+            (f'torpor answer {item.wait} --fail "reason"', ""),
+        ]
+    return [
+        (f"torpor answer {item.wait} --again", "try the run again"),
+        (f'torpor answer {item.wait} --fail "reason"', ""),
+        (f"torpor cancel {item.run}", ""),
+    ]
+
+
+_HIDDEN = frozenset({"digest", "due_at", "args", "more", "trouble"})
+
+
+def item_lines(screen: Screen, item: InboxItem, now: int) -> Iterator[str]:
+    """Yield `torpor inbox WAIT`: everything that is needed to decide, nothing cut."""
+    yield f"{screen.glyph(_item_word(item))} {screen.state(_item_word(item), item.asks)} {clean(item.what)}"
+    yield ""
+    yield f"  wait     {item.wait}"
+    yield f"  run      {item.run}"
+    expires = f", expires {moment(item.expires_at, now)}" if item.expires_at is not None else ""
+    yield f"  asked    {duration(now - item.opened_at)} ago{expires}"
+    if item.digest:
+        yield f"  digest   {item.digest}"
+    content = item.content if isinstance(item.content, dict) else {"content": item.content}
+    for name, value in content.items():
+        if name not in _HIDDEN and value is not None:
+            yield from _field_lines(name, value)
+    for n, value in enumerate(content.get("args") or ()):
+        yield from _field_lines(f"arg {n + 1}", value)
+    for name, value in (content.get("more") or {}).items():
+        yield from _field_lines(name, value)
+    yield ""
+    for n, (command, says) in enumerate(verbs(item)):
+        yield f"{'next: ' if n == 0 else '      '}{command}{f'   {says}' if says else ''}"
+
+
+def _field_lines(name: str, value: Any) -> Iterator[str]:
+    """Yield a value in full: a text as it is, the rest as JSON."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
+    first, *others = text.splitlines() or [""]
+    yield f"  {name:<8} {clean(first)}"
+    yield from (f"           {clean(line)}" for line in others)
+
+
+def shown_lines(screen: Screen, run: RunShown, *, entries: int) -> Iterator[str]:
+    """Yield `torpor show RUN`."""
+    line = run.line
+    yield f"{line.run}   flow {line.program} version {line.version}   {clean(run.source)}"
+    reached = next_text(line, run.at)
+    since = duration(run.at - line.since_at)
+    following = f"   {reached}" if reached not in {"-", "no date"} else ""
+    yield f"{screen.glyph(word_of(line))} {screen.state(word_of(line), clean(state_text(line)))}   since {since}{following}"
+    yield ""
+    if run.life:
+        began, ended = moment(run.life[0].began_at, run.at), moment(run.life[-1].ended_at, run.at)
+        now = "" if line.state in {"completed", "failed", "cancelled"} else "now, "
+        room = screen.width - len(began) - len(ended) - len(now) - 6
+        yield f"  {began} {strip(run.life, screen, min(room, 100))} {now}{ended}"
+        yield f"  {share(run.life)}   {plural(line.stretches, 'stretch', 'stretches')}   {plural(line.takeovers, 'takeover')}"
+        yield ""
+    yield f"  turn     {line.turn}"
+    if run.effects:
+        counts = {word: sum(e.outcome == word for e in run.effects) for word in ("done", "unknown", "failed", "in flight")}
+        yield "  effects  " + "   ".join(f"{count} {word}" for word, count in counts.items() if count)
+    for wait in line.waits:
+        until = f", until {moment(wait.due_at, run.at)}" if wait.due_at is not None else ""
+        yield f"  waits    {wait.wait}  {clean(wait.title)}{until}"
+    if line.state == "completed":
+        yield from _field_lines("result", "null" if run.result is None else run.result)
+    yield ""
+    yield from _story_table(screen, run, entries)
+    if run.effects:
+        yield ""
+        yield from _effects_table(screen, run)
+    yield ""
+    yield from _next_of(line)
+
+
+_OUTCOME_WORDS = {"failed": "failed", "unknown": "unknown", "asked": "needs you", "needs you": "needs you", "asleep": "asleep"}
+
+
+def _story_table(screen: Screen, run: RunShown, entries: int) -> Iterator[str]:
+    told = [line for line in run.lines if not line.quiet]
+    shown, quiet = told[-entries:], len(run.lines) - len(told)
+    same_day = one_day([line.at for line in shown] + [run.at])
+    columns = [
+        Column("#", fixed=True, right=True),
+        Column("WHEN", fixed=True),
+        Column("WHAT", least=20),
+        Column("OUTCOME", least=9),
+        Column("TOOK", right=True, least=6),
+    ]
+    rows = [
+        [
+            str(line.seq) if line.seq else "-",
+            stamp(line.at, same_day=same_day),
+            line.what,
+            line.outcome,
+            duration((line.ended_at or run.at) - line.at) if line.ended_at != line.at else "-",
+        ]
+        for line in shown
+    ]
+    words = [_OUTCOME_WORDS.get(line.outcome.partition(",")[0], "") for line in shown]
+    yield from screen.table(columns, rows, words)
+    hidden = [f"{len(told) - len(shown)} earlier" if len(told) > len(shown) else "", f"{quiet} quiet" if quiet else ""]
+    said = ", ".join(part for part in hidden if part)
+    if said or run.entries_before:
+        pruned = f"; entries 1-{run.entries_before:,} were not read" if run.entries_before else ""
+        yield screen.paint(f"  {said or 'no other'} not shown{pruned}", "dim")
+
+
+def _effects_table(screen: Screen, run: RunShown) -> Iterator[str]:
+    shown = run.effects[-20:]
+    columns = [
+        Column("EFFECT", fixed=True),
+        Column("TURN", fixed=True, right=True),
+        Column("SAFETY", least=6),
+        Column("OUTCOME", least=9),
+        Column("KEY", least=8),
+        Column("ARGUMENTS", least=12),
+    ]
+    rows = [
+        [e.effect, str(e.turn), e.safety, e.outcome + (f" ({e.settled_by})" if e.settled_by else ""), e.key, e.args]
+        for e in shown
+    ]
+    words = {"done": "", "failed": "failed", "unknown": "unknown", "in flight": "running"}
+    yield from screen.table(columns, rows, [words[e.outcome] for e in shown])
+    if len(run.effects) > len(shown):
+        yield screen.paint(f"  {len(run.effects) - len(shown)} earlier not shown", "dim")
+
+
+def _next_of(line: RunLine) -> Iterator[str]:
+    people = [wait for wait in line.waits if wait.kind in {"approval", "attention"}]
+    messages = [wait for wait in line.waits if wait.kind == "message"]
+    if people:
+        yield f"next: torpor inbox {people[0].wait}"
+    elif messages:
+        yield f"next: torpor signal {line.run} {clean(messages[0].title.removeprefix('message '))} VALUE"
+    elif line.shown == "ready":
+        yield "next: torpor worker APP.py"
+    else:
+        yield "next: torpor ps"
+
+
+def doctor_lines(screen: Screen, found: Diagnosis) -> Iterator[str]:
+    """Yield `torpor doctor`, worst first."""
+    width = max(len(line.subject) for line in found.lines)
+    for line in found.lines:
+        level = screen.paint(f"{line.level:<5}", _LEVELS[line.level])
+        yield f"{level} {line.subject:<{width}}  {clean(line.text)}"
+        if line.hint:
+            yield f"      {'':<{width}}  hint: {clean(line.hint)}"
+    yield f"safe to stop now: {clean(found.safe_to_stop_text)}"
+    yield f"{plural(found.warnings, 'warning')}, {plural(found.errors, 'error')}"
