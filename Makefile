@@ -6,7 +6,6 @@ SHELL := /bin/sh
 
 BIN := .venv/bin
 READY := .venv/.ready
-STORE ?= sqlite
 ARGS ?=
 
 .PHONY: help setup apt demo check format test bench bench-quick lock changelog clean
@@ -16,7 +15,7 @@ help: ## print this
 	@echo
 	@echo "  PYTHON=/path/to/python3.12 make setup    choose the Python (3.11 or newer)"
 	@echo "  make test ARGS='-k fence -x'             hand arguments to pytest"
-	@echo "  make bench STORE=postgresql://...        measure on PostgreSQL"
+	@echo "  TORPOR_BENCH_POSTGRES=postgresql://...   the server that make bench measures on; else one of its own"
 
 setup: $(READY) ## make .venv with the pinned requirements, once
 
@@ -43,11 +42,11 @@ format: $(READY) ## let ruff format the code and mend what it can
 test: check apt ## check, then every test; pytest has the last word
 	@$(BIN)/pytest $(ARGS)
 
-bench: $(READY) ## the workloads, full size: make bench STORE=sqlite|postgresql://...
-	@for workload in w1 w3 w4 w5; do $(BIN)/torpor bench $$workload --store "$(STORE)" $(ARGS) || exit; done
+bench: $(READY) ## every workload, on both stores, beside a floor; beside peers too if TORPOR_BENCH_PEERS names some
+	@$(BIN)/python bench/run.py $(ARGS)
 
-bench-quick: $(READY) ## the same in less than a minute, for a first impression
-	@$(MAKE) --no-print-directory bench ARGS="--quick $(ARGS)"
+bench-quick: $(READY) ## the same in two minutes, torpor and the floor alone
+	@$(BIN)/python bench/run.py --quick $(ARGS)
 
 lock: ## pin the requirements anew from pyproject.toml
 	@scripts/lock

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+from calm import wait_for_calm
 from floor import on_postgres, on_sqlite
 from server import server
 
@@ -76,6 +77,10 @@ class Peer(NamedTuple):
     workload: str
     store: str
     command: list[str]
+
+
+Found = dict[Case, dict[str, list[Row]]]
+"""Rows by case, then by who was measured."""
 
 
 def cases(size: Size, stores: list[str]) -> list[Case]:
@@ -136,32 +141,50 @@ def _row(command: list[str], folder: Path | None, more: dict[str, str]) -> Row:
     return row
 
 
-def measure(
-    size: Size, url: str, peers: list[Peer], folder: Path | None, only: list[str]
-) -> dict[Case, dict[str, list[Row]]]:
-    """Measure everything, round after round; tell of each row on standard error."""
-    found: dict[Case, dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
-    for number in range(1, size.rounds + 1):
-        for case in [Case("floor", "sqlite"), Case("floor", "postgres"), *cases(size, ["sqlite", "postgres"])]:
-            if only and case.workload not in only:
-                continue
-            if case.workload == "floor":
-                on = on_sqlite(size.floor_batches) if case.store == "sqlite" else on_postgres(url, size.floor_batches)
-                found[case]["floor"].append(on)
-                continue
-            found[case]["torpor"].append(run_torpor(case, size, url))
-            for peer in peers:
-                if (peer.workload, peer.store) == (case.workload, case.store) and folder is not None:
-                    found[case][peer.name].append(run_peer(peer, case, folder, url))
-            for name, rows in found[case].items():
-                figure = rows[-1].get(FIGURES[case.workload][0], rows[-1].get("error"))
-                sys.stderr.write(
-                    f"round {number}  {case.words:28} {name:14} {figure}  load {rows[-1].get('load1', '?')}\n"
-                )
-    return found
+class Bench(NamedTuple):
+    """Who measures what, where."""
+
+    size: Size
+    url: str
+    peers: list[Peer]
+    folder: Path | None
+    only: list[str]
+    calm_seconds: float
+
+    def measure(self) -> Found:
+        """Measure everything, round after round; tell of each row on standard error."""
+        found: Found = defaultdict(lambda: defaultdict(list))
+        for number in range(1, self.size.rounds + 1):
+            for case in [Case("floor", "sqlite"), Case("floor", "postgres"), *cases(self.size, ["sqlite", "postgres"])]:
+                if not self.only or case.workload in self.only:
+                    for name in self._who(case):
+                        idle = wait_for_calm(self.calm_seconds) if self.calm_seconds else None
+                        row = self._once(case, name) | ({} if idle is None else {"idle_before": idle})
+                        found[case][name].append(row)
+                        _tell(number, case, name, row)
+        return found
+
+    def _who(self, case: Case) -> list[str]:
+        if case.workload == "floor":
+            return ["floor"]
+        return ["torpor", *(peer.name for peer in self.peers if (peer.workload, peer.store) == case[:2])]
+
+    def _once(self, case: Case, name: str) -> Row:
+        if name == "floor":
+            batches = self.size.floor_batches
+            return on_sqlite(batches) if case.store == "sqlite" else on_postgres(self.url, batches)
+        if name == "torpor" or self.folder is None:
+            return run_torpor(case, self.size, self.url)
+        peer = next(one for one in self.peers if (one.name, one.workload, one.store) == (name, *case[:2]))
+        return run_peer(peer, case, self.folder, self.url)
 
 
-def table(found: dict[Case, dict[str, list[Row]]]) -> str:
+def _tell(number: int, case: Case, name: str, row: Row) -> None:
+    figure = row.get(FIGURES[case.workload][0], row.get("error"))
+    sys.stderr.write(f"round {number}  {case.words:28} {name:22} {figure}  load {row.get('load1', '?')}\n")
+
+
+def table(found: Found) -> str:
     """Return a table in Markdown: medians, spread, the ratio to torpor, load and disk."""
     lines = ["| Workload | Who | Figure | Median | Least .. most | torpor : this | Load | fdatasync ms |"]
     lines.append("|---|---|---|---:|---|---:|---|---|")
@@ -204,6 +227,7 @@ def main() -> None:
     parser.add_argument(
         "--peers", type=Path, default=os.environ.get("TORPOR_BENCH_PEERS") or None, help="a folder with peers.json"
     )
+    parser.add_argument("--calm", type=float, default=0.0, help="seconds to wait, before each, for an idle machine")
     parser.add_argument("--out", type=Path, help="where every row goes, one JSON object a line")
     arguments = parser.parse_args()
     size = QUICK if arguments.quick else FULL
@@ -213,9 +237,14 @@ def main() -> None:
     print(f"{time.strftime('%Y-%m-%d %H:%M')}, load {load1()}, {machine()}")
     with ExitStack() as stack:
         url = stack.enter_context(server(arguments.postgres))
-        found = measure(size, url, peers, arguments.peers, arguments.only)
+        found = Bench(size, url, peers, arguments.peers, arguments.only, arguments.calm).measure()
     if arguments.out is not None:
-        rows = [row for by_name in found.values() for rows in by_name.values() for row in rows]
+        rows = [
+            {**case._asdict(), "who": name, **row}
+            for case, by in found.items()
+            for name, rows in by.items()
+            for row in rows
+        ]
         arguments.out.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
     print(f"{size.rounds} rounds in {time.monotonic() - began:.0f} s, load {load1()} at the end\n\n{table(found)}")
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.conformance.world import add, away, populate
+from tests.conformance.world import add, populate
 from tests.stores import START_AT
 from torpor.core.commit import Blob, NewMessage, NewRow
 from torpor.core.journal import Entry, Kind
-from torpor.core.run import State
 from torpor.store.rows import NewSignal, StateRow
 
 if TYPE_CHECKING:
@@ -44,22 +43,6 @@ def test_bodies_come_back_as_they_were(store: Store) -> None:
     world.append([add(lease, *[Entry(Kind.NOTE, "schlüssel", body) for body in bodies])])
     entries = store.transact_now(lambda tx: tx.journal(lease.run_id))
     assert [(entry.key, entry.body) for entry in entries] == [("schlüssel", body) for body in bodies]
-
-
-def test_a_claim_brings_what_came_after_the_checkpoint(store: Store, moment: Moment) -> None:
-    """The checkpoint, the entries above it and nothing below it (G9)."""
-    world = populate(store, 2)
-    lease = world.claim(1)[0].lease
-    run = lease.run_id
-    at = moment.advance(2)
-    world.append([add(lease, *[Entry(Kind.NOTE, None, bytes([n])) for n in range(5)])])
-    store.transact_now(lambda tx: tx.put_states([StateRow(run, 3, at, 2, EVERY_BYTE)]))
-    world.leave([away(lease._replace(head=5), after=State.READY)])
-    store.transact_now(lambda tx: tx.drop_runs([world.runs[1]]))
-    claimed = world.claim()[0]
-    assert claimed.state == StateRow(run, 3, at, 2, EVERY_BYTE)
-    assert [entry.seq for entry in claimed.entries] == [4, 5, 6]
-    assert store.transact_now(lambda tx: tx.states([run])) == {run: claimed.state}
 
 
 def test_open_intents_are_those_without_outcome(store: Store) -> None:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from tests.conformance.world import LEASE, TOKEN, WORKER, populate
 from tests.stores import START_AT
 from torpor.core.run import Flag
-from torpor.store.rows import RunChange
 
 if TYPE_CHECKING:
     from tests.stores import Moment
@@ -55,13 +54,6 @@ def test_flags_are_added_to_leases(store: Store) -> None:
     renewed = store.transact_now(lambda tx: tx.renew(world.worker, asked, lease_micros=LEASE))
     assert renewed[0].flags == Flag.CANCEL | Flag.ATTENTION
     assert world.lease(world.runs[1]) is None
-
-
-def test_a_claim_carries_the_run_s_flags_to_its_lease(store: Store) -> None:
-    """A cancelled run that is claimed accepts no intent from its first moment (G12)."""
-    world = populate(store, 1)
-    store.transact_now(lambda tx: tx.change_runs([RunChange(world.runs[0], flags=Flag.CANCEL)]))
-    assert world.claim()[0].lease.flags == Flag.CANCEL
 
 
 def test_workers_come_and_go(store: Store, moment: Moment) -> None:

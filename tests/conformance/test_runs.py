@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.conformance.world import LEASE, TOKEN, away, populate
+from tests.conformance.world import LEASE, away, populate
 from tests.stores import START_AT
 from torpor.core.run import Flag, State
 from torpor.errors import NotFound
-from torpor.store.rows import Claim, NewRun, RunChange, RunFilter
+from torpor.store.rows import NewRun, RunChange, RunFilter
 
 if TYPE_CHECKING:
     from tests.stores import Moment
@@ -162,36 +162,3 @@ def test_what_an_operation_raises_takes_everything_back(store: Store) -> None:
         store.transact_now(fails)
     assert store.transact_now(lambda tx: tx.get_meta("k")) is None
     assert world.state(world.runs[0]) is State.READY
-
-
-def test_claims_go_by_priority_then_due_time(store: Store, moment: Moment) -> None:
-    """The least priority number first, then whoever waited longest; everything comes in one answer."""
-    world = populate(store, 1)
-    moment.advance(1)
-    new = [NewRun(world.program, 1, b"x", priority=p) for p in (5, 0, -5)]
-    late, second, first = store.transact_now(lambda tx: tx.insert_runs(new))
-    claimed = world.claim(3)
-    assert [c.run.id for c in claimed] == [first, world.runs[0], second]
-    one = claimed[0]
-    assert (one.run.state, one.run.epoch, one.lease.epoch) == (State.RUNNING, 1, 1)
-    assert (one.lease.token, one.lease.worker, one.lease.head) == (TOKEN, world.worker, 0)
-    assert one.lease.expires_at == moment.at + LEASE
-    assert (tuple(one.state), one.entries, one.waits, one.unread) == ((first, 0, moment.at, 1, b"x"), [], [], [])
-    assert world.lease(first) == one.lease
-    assert [c.run.id for c in world.claim(3)] == [late]
-    assert world.claim(3) == []
-
-
-def test_a_claim_takes_one_tenant_at_a_time(store: Store) -> None:
-    """The next tenant after the last one that was served, round and round; only programs that were asked for."""
-    world = populate(store, 2)
-    other, zeta = store.transact_now(lambda tx: tx.intern_tenants(["other", "zeta"]))
-    strange = store.transact_now(lambda tx: tx.intern_programs([("strange", 1, "m:s")]))[0]
-    new = [NewRun(world.program, other, b""), NewRun(strange, zeta, b"")]
-    theirs, _ = store.transact_now(lambda tx: tx.insert_runs(new))
-    assert [c.run.id for c in world.claim(1)] == [world.runs[0]]
-    assert [c.run.id for c in world.claim(9, after_tenant=1)] == [theirs]
-    assert [c.run.id for c in world.claim(9, after_tenant=other)] == [world.runs[1]], "zeta has nothing for us"
-    assert world.claim(9, after_tenant=zeta) == []
-    wanted = Claim(world.worker, [], 9, TOKEN, LEASE)
-    assert store.transact_now(lambda tx: tx.claim(wanted)) == []

@@ -136,25 +136,3 @@ def test_an_ended_run_keeps_no_signal(store: Store, end: State) -> None:
     assert world.signal(*sent) == [Kept.FINAL, Kept.NO_RUN, Kept.NEW, Kept.NO_RUN]
     assert list(store.transact_now(lambda tx: tx.unread([one, two, 999]))) == [two]
     assert world.state(one) is end
-
-
-def test_a_claim_brings_open_waits_and_unread_signals(store: Store) -> None:
-    """Everything that a resume needs, in the claim's own answer."""
-    world = populate(store, 1)
-    lease = world.claim()[0].lease
-    run = lease.run_id
-    waits = [
-        _wait(run, 0, 1, WaitKind.MESSAGE, "go"),
-        _wait(run, 1, 2, WaitKind.APPROVAL),
-        _wait(run, 2, 1, WaitKind.TIMER),
-    ]
-    store.transact_now(lambda tx: tx.put_waits(waits))
-    store.transact_now(lambda tx: tx.end_waits([(run, 2)]))
-    store.transact_now(lambda tx: tx.answer_wait(run, 1, 2, b"yes"))
-    world.leave([away(lease)])
-    world.signal(NewSignal(run, "go", b"1"), NewSignal(run, "no", b"2", "k"), NewSignal(run, "go", b"3"))
-    store.transact_now(lambda tx: tx.take_signals([(run, 2)]))
-    claimed = world.claim()[0]
-    assert claimed.waits == [waits[0], waits[1]._replace(answered_at=START_AT, answer=b"yes")]
-    assert [(s.seq, s.name, s.body) for s in claimed.unread] == [(1, "go", b"1"), (3, "go", b"3")]
-    assert claimed.run.inbox == 3

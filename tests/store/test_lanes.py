@@ -50,13 +50,16 @@ def test_a_caller_that_went_away_disturbs_nobody() -> None:
     """A cancelled wait leaves its call running; a closed loop is not called back."""
     lane, go, done = Thread("lane"), threading.Event(), threading.Event()
 
-    def slow() -> None:
-        go.wait(30)
-        done.set()
-
     async def gives_up() -> None:
+        loop, begun = asyncio.get_running_loop(), asyncio.Event()
+
+        def slow() -> None:
+            loop.call_soon_threadsafe(begun.set)
+            go.wait(30)
+            done.set()
+
         waiting = asyncio.ensure_future(lane.run(slow))
-        await asyncio.sleep(0)
+        await begun.wait()
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from tests.worker.counter import COUNTER
+from torpor.engine.commit import commit
 from torpor.errors import StoreUnavailable
 from torpor.store.protocol import Lane
 from torpor.testing import Lab
+from torpor.testing.mortal import described
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -18,6 +20,18 @@ if TYPE_CHECKING:
     from torpor.store.protocol import Store
 
 T = TypeVar("T")
+
+
+class Hold:
+    """A transaction that is held back before it is sent, until it is released."""
+
+    def __init__(self) -> None:
+        """Hold what comes."""
+        self.reached = asyncio.Event()
+        self.released = asyncio.Event()
+
+
+Fault: TypeAlias = str | Exception | Hold | None
 
 
 def on(
@@ -37,14 +51,15 @@ class FaultyStore:
     """A store that loses answers, is away, or says no, when its `fault` says so.
 
     `fault(op, args)` is asked before each transaction: `None` lets it pass, `lost` does it and loses the answer, `away`
-    does not do it, an exception is raised inside it.
+    does not do it, an exception is raised inside it, a `Hold` holds it back.
     """
 
     def __init__(self, store: Store) -> None:
         """Begin without faults."""
         self._store = store
-        self.fault: Callable[[Any, tuple[Any, ...]], str | Exception | None] = lambda op, args: None
+        self.fault: Callable[[Any, tuple[Any, ...]], Fault] = lambda op, args: None
         self.faults = 0
+        self._going: set[asyncio.Task[Any]] = set()
 
     def __getattr__(self, name: str) -> Any:
         """Be the store for everything else."""
@@ -56,6 +71,10 @@ class FaultyStore:
         if fault is None:
             return await self._store.transact(op, *args, lane=lane, **more)
         self.faults += 1
+        if isinstance(fault, Hold):
+            fault.reached.set()
+            await fault.released.wait()
+            return await self._store.transact(op, *args, lane=lane, **more)
         if isinstance(fault, Exception):
             await self._store.transact(self._raising, op, fault, args, more, lane=lane)
         if fault == "lost":
@@ -64,19 +83,56 @@ class FaultyStore:
         error.answer_lost = fault == "lost"
         raise error
 
+    def transact_then(
+        self, done: Callable[[Any, BaseException | None], None], op: Callable[..., Any], /, *args: Any, **more: Any
+    ) -> None:
+        """Do the same, and call `done(value, error)` from a callback of the running loop."""
+
+        def answered(going: asyncio.Task[Any]) -> None:
+            if not going.cancelled():
+                error = going.exception()
+                done(None if error is not None else going.result(), error)
+
+        going = asyncio.get_running_loop().create_task(self.transact(op, *args, **more))
+        self._going.add(going)
+        going.add_done_callback(self._going.discard)
+        going.add_done_callback(answered)
+
     @staticmethod
     def _raising(tx: Any, op: Any, fault: Exception, args: tuple[Any, ...], more: dict[str, Any]) -> None:
         op(tx, *args, **more)
         raise fault
 
 
-def times(number: int, wanted: Any, fault: str | Exception) -> Callable[[Any, tuple[Any, ...]], str | Exception | None]:
+def times(number: int, wanted: Any, fault: Fault) -> Callable[[Any, tuple[Any, ...]], Fault]:
     """Return a fault for the first `number` transactions of an operation."""
     left = [number]
 
-    def ask(op: Any, args: tuple[Any, ...]) -> str | Exception | None:
+    def ask(op: Any, args: tuple[Any, ...]) -> Fault:
         del args
         if op is not wanted or left[0] == 0:
+            return None
+        left[0] -= 1
+        return fault
+
+    return ask
+
+
+def commits_of(*words: str) -> Callable[[Any, tuple[Any, ...]], bool]:
+    """Return whether a transaction is a commit whose entries are of these kinds, `consumed go`, in this order."""
+
+    def fits(op: Any, args: tuple[Any, ...]) -> bool:
+        return op is commit and described(args[0]) == ", ".join(words)
+
+    return fits
+
+
+def once(fits: Callable[[Any, tuple[Any, ...]], bool], fault: Fault) -> Callable[[Any, tuple[Any, ...]], Fault]:
+    """Return a fault for the first transaction that fits."""
+    left = [1]
+
+    def ask(op: Any, args: tuple[Any, ...]) -> Fault:
+        if left[0] == 0 or not fits(op, args):
             return None
         left[0] -= 1
         return fault

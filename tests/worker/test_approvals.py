@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.worker.counter import COUNTER
-from tests.worker.labs import on
+from tests.worker.labs import FaultyStore, Hold, commits_of, on, once
 from torpor import App, Conflict, Context, NotFound, days
 
 if TYPE_CHECKING:
@@ -200,19 +200,22 @@ async def takes_next(ctx: Context) -> Any:
     return first, second
 
 
-@pytest.mark.slow
 def test_a_decision_that_beats_a_withdrawal_loses_no_message(store: Store, moment: Moment) -> None:
     """The refused commit also carried a message: it is delivered all the same (G7)."""
+    faulty = FaultyStore(store)
 
     async def check(lab: Lab) -> None:
         run = await lab.start(takes_next)
         await lab.settle()
         await lab.signal(run, "go", 1)
         await lab.signal(run, "next", 2)
-        lab.pause_before("consumed next")
-        await lab.settle_until_paused()
+        held = Hold()
+        faulty.fault = once(commits_of("note", "consumed next#1"), held)
+        settling = asyncio.create_task(lab.settle())
+        await held.reached.wait()
         await lab.approve("Sure?")
-        lab.go_on()
+        held.released.set()
+        await settling
         assert await lab.result(run) == (1, 2)
 
-    on(store, moment, app, check)
+    on(faulty, moment, app, check)

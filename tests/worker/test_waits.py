@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.worker.counter import COUNTER
-from tests.worker.labs import on
+from tests.worker.labs import FaultyStore, on, once
 from torpor import App, Context, NeedsPerson, UsageError
 from torpor.core.run import State
 from torpor.engine import waits
 from torpor.testing import Place
+from torpor.testing.lab import sweep as lab_sweep
 
 if TYPE_CHECKING:
     from tests.stores import Moment
@@ -194,23 +195,25 @@ def test_messages_between_runs_arrive_once_and_in_order(store: Store, moment: Mo
 def test_a_waker_that_dies_in_the_middle_delivers_once(store: Store, moment: Moment) -> None:
     """Its transaction is whole or was never: the messages go out later, none twice."""
 
-    def dying(tx: Any) -> None:
-        waits.deliver(tx)
-        raise InterruptedError
+    faulty = FaultyStore(store)
+
+    def sweeps_a_message(op: Any, args: tuple[Any, ...]) -> bool:
+        del args
+        return op is lab_sweep and bool(faulty.transact_now(lambda tx: tx.outbox(limit=1)))
 
     async def check(lab: Lab) -> None:
         target = await lab.start(receiver)
         run = await lab.start(sender, target.name)
-        await lab.work_alone()
+        faulty.fault = once(sweeps_a_message, InterruptedError())
         with pytest.raises(InterruptedError):
-            await lab.store.transact(dying)
-        assert (await lab.store.transact(lambda tx: tx.get_runs([target.number])))[target.number].inbox == 0
-        assert await lab.store.transact(waits.deliver) == 3
-        assert await lab.store.transact(waits.deliver) == 0
+            await lab.settle()
+        row = (await lab.store.transact(lambda tx: tx.get_runs([target.number])))[target.number]
+        assert row.inbox == 0
         assert await lab.result(target) == (1, "two", 100_000)
         assert await lab.state(run) == "completed"
+        assert await lab.store.transact(waits.deliver) == 0
 
-    on(store, moment, app, check)
+    on(faulty, moment, app, check)
 
 
 def test_a_message_to_nobody_is_dropped(store: Store, moment: Moment) -> None:

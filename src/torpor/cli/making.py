@@ -59,9 +59,9 @@ def init(
 
 def migrate(store: Store = None, as_json: Json = False) -> None:
     """Bring the store's schema up to this torpor. A copy of an SQLite file is kept beside it; sleeping runs are untouched."""
-    from torpor.store.opening import open_any
+    from torpor.store.opening import _unopened  # the schema is what is wrong with it, so nothing may check that first
 
-    opened = open_any(store_url(store), create=False)
+    opened = _unopened(store_url(store), create=False, clock=None, durable=True)
     try:
         before = opened.schema()
         after = opened.migrate()
@@ -71,12 +71,16 @@ def migrate(store: Store = None, as_json: Json = False) -> None:
     answered({"before": before, "after": after}, lambda _: [said], as_json=as_json)
 
 
+Own = Annotated[
+    str | None, typer.Option("--store", show_default=False, help="postgresql://..., or sqlite for a file of its own. [sqlite]")
+]
+"""Never TORPOR_STORE: what is measured or killed here is not to meet anybody's runs."""
 _QUICK = {"runs": 100, "steps": 10, "history": 200, "trials": 1}
 
 
 def bench(
     workload: Annotated[str, typer.Argument(help="w1 throughput, w3 resuming, w4 latency, w5 effects.")],
-    store: Store = None,
+    store: Own = None,
     as_json: Json = False,
     runs: Annotated[int | None, typer.Option("--runs", show_default=False, help="How many runs. [500]")] = None,
     steps: Annotated[int | None, typer.Option("--steps", show_default=False, help="Steps of each. [10]")] = None,
@@ -99,13 +103,13 @@ def bench(
 
 def demo(
     path: Annotated[str | None, typer.Argument(help="The folder to audit. [torpor's own source]")] = None,
-    store: Store = None,
+    store: Own = None,
     as_json: Json = False,
 ) -> None:
     """Audit a folder while its workers are killed and frozen, and prove that nothing was repeated or lost."""
     from torpor.demo.run import command
 
-    raise typer.Exit(command(path, store=store, json=as_json))
+    raise typer.Exit(command(path, store=None if store == "sqlite" else store, json=as_json))
 
 
 def completion(shell: Annotated[str, typer.Argument(help="bash, zsh or fish.")]) -> None:

@@ -12,7 +12,7 @@ import signal
 import sys
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from torpor import clock
 from torpor.demo.worker import STORE
@@ -58,7 +58,7 @@ class Crew:
         self._readers: list[asyncio.Task[None]] = []
         self._files = ExitStack()
 
-    async def __aenter__(self) -> Crew:
+    async def __aenter__(self) -> Self:
         """Begin."""
         return self
 

@@ -85,7 +85,9 @@ def taken(store: str | None) -> Iterator[Place]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise Conflict(f"a demo is running in {Path.cwd()}", hint="wait for it, or run this one elsewhere") from None
+            raise Conflict(
+                f"a demo is running in {Path.cwd()}", hint="wait for it, or run this one elsewhere"
+            ) from None
         if store is None:
             for path in FOLDER.glob("demo.db*"):
                 path.unlink()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path  # noqa: TC003 - the annotations of a stored state are read when it is decoded
 from typing import TYPE_CHECKING, Any
 
 from torpor import App, Context, EffectContext, Rows

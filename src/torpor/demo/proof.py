@@ -91,7 +91,7 @@ def _publications(
             continue
         key = effect_key(run.id, run.branch, turn, entry.key)
         if entry.kind is Kind.INTENT:
-            names[key] = values.plain(entry.body or b"")["args"][1]["name"]  # type: ignore[index, call-overload]
+            names[key] = values.plain(entry.body or b"")["args"][1]["name"]
         elif entry.kind in RESOLVES:
             proof.published += 1
             known.add(key)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json as json_text
+import logging
 import signal
 import sys
-from pathlib import Path
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from torpor import clock
@@ -22,6 +23,9 @@ from torpor.errors import TorporError
 from torpor.runtime import opened
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
     from torpor.demo.folder import Folder
     from torpor.demo.place import Place
     from torpor.demo.screen import Screen
@@ -50,7 +54,7 @@ def command(
     folder = read_folder(path)
     screen: Screen = Silent() if json else Drawn()
     try:
-        with taken(store) as place:
+        with taken(store) as place, _log_kept(place.log_of("demo")):
             return asyncio.run(_whole(folder, place, screen, lease_seconds, as_json=json, keep=keep))
     except KeyboardInterrupt:
         screen.close(["interrupted: the demo's processes are ended, the run stays in the store as it was"])
@@ -96,8 +100,24 @@ async def _whole(
     if proof.complaints:
         return 1
     if not keep:
-        place.tidy([*WORKERS, "counter"])
+        place.tidy([*WORKERS, "counter", "demo"])
     return 0
+
+
+@contextmanager
+def _log_kept(path: Path) -> Iterator[None]:
+    """Write this process's own log lines to a file: the terminal belongs to the demo."""
+    log = logging.getLogger("torpor")
+    kept = logging.FileHandler(path, mode="w", encoding="utf-8")
+    before = log.propagate
+    log.propagate = False
+    log.addHandler(kept)
+    try:
+        yield
+    finally:
+        log.removeHandler(kept)
+        log.propagate = before
+        kept.close()
 
 
 def _end_on_sigterm() -> None:
@@ -143,7 +163,7 @@ def _object(folder: Folder, place: Place, story: Story, run: RunRow, proof: Proo
     }
 
 
-def _say(screen: Screen, place: Place, story: Story, run: RunRow, proof: Proof, seconds: float) -> None:  # noqa: PLR0913 - all that is known
+def _say(screen: Screen, place: Place, story: Story, run: RunRow, proof: Proof, seconds: float) -> None:
     lost = proof.lost + proof.steps_lost
     good = not proof.complaints
     first = (

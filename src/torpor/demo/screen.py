@@ -30,8 +30,8 @@ _STATES = {
     "killed": ("✕", "x", "red"),
     "frozen": ("▒", ":", "red"),
     "thawed": ("○", "o", "default"),
-    "fenced": ("–", "-", "default"),
-    "ended": ("–", "-", "default"),
+    "fenced": ("\N{EN DASH}", "-", "default"),
+    "ended": ("\N{EN DASH}", "-", "default"),
     "died": ("✕", "x", "red"),
 }
 
@@ -203,7 +203,9 @@ class Drawn:
         line = Text()
         for number, part in enumerate(wrapped):
             part.rstrip()
-            line.append("\n" if number else "").append(f"  {label if number == 0 else '':<{LABEL_WIDTH - 2}}", "default")
+            line.append("\n" if number else "").append(
+                f"  {label if number == 0 else '':<{LABEL_WIDTH - 2}}", "default"
+            )
             line.append_text(part)
         return line
 

@@ -14,7 +14,6 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from torpor import clock
 from torpor.core.ids import decode, wait_name
 from torpor.core.journal import RESOLVES, Kind
 from torpor.core.replay import CallKind, kind_of, name_of, shown
@@ -134,7 +133,9 @@ class Story:
         self._victim = holder
         self.kills += 1
         what = f"publish of file {held['number']}"
-        self._screen.event(f"{holder.name} SIGKILL inside {what}: the service has counted it, the journal has not", "red")
+        self._screen.event(
+            f"{holder.name} SIGKILL inside {what}: the service has counted it, the journal has not", "red"
+        )
         taken = await self._crew.event(self._taken_after(killed_at))
         self._took_over()
         self.takeover_ms = (taken["at"] - killed_at) * 1000
@@ -181,7 +182,9 @@ class Story:
         await asyncio.to_thread(asking.release, self.port)
         thawed_at = self._crew.thaw(holder)
         await self._crew.event(
-            lambda e: e["who"] == holder.name and e["event"] == "lost" and e["run"] == self.run_name and e["at"] > thawed_at
+            lambda e: (
+                e["who"] == holder.name and e["event"] == "lost" and e["run"] == self.run_name and e["at"] > thawed_at
+            )
         )
         self.fenced += 1
         self._screen.event(
@@ -286,7 +289,8 @@ class Story:
                 self._screen.event(f"  settled: torpor answer {name} --again")
             else:
                 receipts = counted["receipts"]
-                self._screen.event(f"? {label} of {counted['name']} is unknown; the service counted {len(receipts)}", "bold magenta")
+                what = f"? {label} of {counted['name']} is unknown; the service counted {len(receipts)}"
+                self._screen.event(what, "bold magenta")
                 await self._client.answer(name, happened=receipts[0], by="demo")
                 self._screen.event(f"  settled: torpor answer {name} --happened {receipts[0]}")
         except Conflict:

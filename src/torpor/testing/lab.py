@@ -143,7 +143,7 @@ class Lab:
                 while True:
                     self._stirred.clear()
                     await self._replace_the_dead()
-                    if not await self.store.transact(_sweep, await self._dead_workers()):
+                    if not await self.store.transact(sweep, await self._dead_workers()):
                         return
                     await self._work()
                     await self._stirred.wait()
@@ -331,7 +331,7 @@ def _name_of(app: App, function: Callable[..., Any]) -> str:
     raise UsageError(f"{getattr(function, '__name__', function)!r} is not a flow of this app", hint="@app.flow above it")
 
 
-def _sweep(tx: Tx, dead: Mapping[int, Proof]) -> bool:
+def sweep(tx: Tx, dead: Mapping[int, Proof]) -> bool:
     """Do what a waker does: timers, messages, dead workers; return whether anything can go on now."""
     waits.fire_timers(tx)
     waits.deliver(tx)

@@ -172,7 +172,7 @@ class MortalStore:
         if op not in {commits.commit, effects.commit_with, leases.claim}:
             value = await self._store.transact(op, *args, lane=lane, **more)
             return value if not self._life.over else await self._never()
-        what = _described(args[0])
+        what = described(args[0])
         if op is not leases.claim and self.plan.now(Place.BEFORE, what):
             await self._die()
         if op is effects.commit_with and self.plan.now(Place.INSIDE, what):
@@ -183,6 +183,26 @@ class MortalStore:
         if what and not self._life.over and self.plan.now(Place.AFTER, what):
             await self._die()
         return value if not self._life.over else await self._never()
+
+    def transact_then(
+        self,
+        done: Callable[[Any, BaseException | None], None],
+        op: Callable[..., Any],
+        /,
+        *args: Any,
+        lane: Lane = Lane.WORK,
+        **more: Any,
+    ) -> None:
+        """Do the same, and call `done(value, error)` from a callback of the running loop: never, if the worker ended."""
+        loop = asyncio.get_running_loop()
+
+        def answered(going: asyncio.Task[Any]) -> None:
+            if not going.cancelled() and not self._life.over:
+                error = going.exception()
+                done(None if error is not None else going.result(), error)
+
+        self._going = loop.create_task(self.transact(op, *args, lane=lane, **more))
+        self._going.add_done_callback(answered)
 
     async def _die_inside(self, op: Callable[..., Any], args: tuple[Any, ...], lane: Lane, more: dict[str, Any]) -> None:
         def halfway(tx: Any, *args: Any, **more: Any) -> None:  # noqa: ANN401 - as op
@@ -218,7 +238,7 @@ class MortalStore:
         return lock
 
 
-def _described(subject: object) -> str:
+def described(subject: object) -> str:
     """Say what a commit is about, `intent charge#1`."""
     proposals: list[Proposal] = subject if isinstance(subject, list) else [subject]  # type: ignore[list-item]
     entries = [entry for one in proposals if hasattr(one, "entries") for entry in one.entries]

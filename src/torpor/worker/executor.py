@@ -382,7 +382,7 @@ class Executor:
         """Take what the store has for this run now: signals, decisions, cancel; a foreign head means a copy (G2)."""
         if self.ended:
             return
-        if not self.commits.pending and head != self.head:
+        if not self.commits.pending and head > self.head:  # a lower one was read before our own last commit
             self.lost("another copy of this worker wrote to the run")
             return
         self.cancelling = self.cancelling or Flag.CANCEL in flags
@@ -390,6 +390,7 @@ class Executor:
             self.unread += [signal for signal in unread if signal.seq > self.seen]
             self.seen = inbox
         for row in rows:
-            if row.slot in self.rows and self.rows[row.slot].seq == row.seq:
+            known = self.rows.get(row.slot)
+            if known is not None and known.seq == row.seq and known.answered_at is None:  # answers of two reads may cross
                 self.rows[row.slot] = row
         self.resubmit()

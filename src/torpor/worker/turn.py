@@ -151,6 +151,9 @@ class Turn:
                 self._executor.progress.begin(request, self.records.get(request.key))
         withdrawn = [request for request in self.open.values() if request.withdrawn]
         for request in withdrawn:
+            record = self.records.get(request.key)
+            if record is not None and record.wait is not None:
+                self._executor.progress.begin(request, record)  # people still see it: it is to be closed
             del self.open[request.key]
             self._executor.progress.withdrawn(request)
 

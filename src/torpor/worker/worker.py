@@ -245,23 +245,24 @@ class Worker:
 
     async def _read_news(self) -> None:
         ids, self._news = sorted(self._news), set()
+        asked = {run_id: self.executors[run_id] for run_id in ids if run_id in self.executors}
         try:
             found = await self.store.transact(leases.news, ids)
         except StoreUnavailable:
             self.loop.call_later(TICK_SECONDS, self._look_again, ids)
             return
-        self.loop.call_soon(self._tell_news, found)
+        self.loop.call_soon(self._tell_news, asked, found)
 
     def _look_again(self, ids: Sequence[int]) -> None:
         for run_id in ids:
             if run_id in self.executors:
                 self.look_at(self.executors[run_id])
 
-    def _tell_news(self, found: dict[int, leases.News]) -> None:
+    def _tell_news(self, asked: Mapping[int, Executor], found: dict[int, leases.News]) -> None:
         for run_id, news in found.items():
-            executor = self.executors.get(run_id)
-            if executor is None:
-                continue
+            executor = asked.get(run_id)
+            if executor is None or self.executors.get(run_id) is not executor:
+                continue  # it was put away meanwhile; whoever took it up again began with what is newer
             if news.lease is None or (news.lease.token, news.lease.epoch) != (
                 executor.lease.token,
                 executor.lease.epoch,

@@ -86,6 +86,7 @@ class PostgresListener:
 
     def _listen(self, seat: Seat) -> None:
         self._probe = _PROBE + secrets.token_hex(4)
+        seat.connection.add_notify_handler(lambda notified: self._noticed(notified.payload))  # those that come in an answer
         seat.connection.execute(f"LISTEN {self._channel}", prepare=False)
         seat.ask("SELECT pg_notify(%(channel)s, %(probe)s)", channel=self._channel, probe=self._probe)
         self._hear(seat)
@@ -103,8 +104,10 @@ class PostgresListener:
         raw = seat.connection.pgconn
         raw.consume_input()
         while (notified := raw.notifies()) is not None:
-            topic = notified.extra.decode("utf-8", "replace")
-            if topic == self._probe:
-                self._probe = ""
-            elif topic and not topic.startswith(_PROBE) and not self._closed:
-                self._heard(topic)
+            self._noticed(notified.extra.decode("utf-8", "replace"))
+
+    def _noticed(self, topic: str) -> None:
+        if topic == self._probe:
+            self._probe = ""
+        elif topic and not topic.startswith(_PROBE) and not self._closed:
+            self._heard(topic)

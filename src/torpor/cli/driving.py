@@ -1,0 +1,102 @@
+"""A worker and a waker in this process, until they are told to stop: what `dev`, `run` and `worker` share."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from typing import TYPE_CHECKING, Any
+
+from torpor.cli.spoken import moment
+from torpor.client import Client
+from torpor.engine.queries.spoken import plural
+from torpor.runtime import Process
+
+if TYPE_CHECKING:
+    from torpor.cli.feed import Feed
+    from torpor.sdk.app import App
+    from torpor.store.protocol import Store
+
+INTERRUPTED = 130
+
+
+class Driver:
+    """Drives an app's runs on a store. The first Ctrl-C drains, the second leaves at once."""
+
+    def __init__(self, store: Store, app: App, **options: Any) -> None:
+        """Wire them; nothing runs before `start`. `options` are the worker's, None for its own default."""
+        self.process = Process(store, app, **{name: value for name, value in options.items() if value is not None})
+        self.client = Client(store)
+        self.interrupted = False
+        self.acting: list[str] = []
+        """Runs whose effects acted when it was told to stop."""
+        self._working: asyncio.Task[None] | None = None
+
+    @property
+    def worker_name(self) -> str:
+        """The worker's name."""
+        return self.process.worker.name
+
+    async def start(self, feed: Feed | None = None) -> asyncio.Task[None]:
+        """Begin to work, and return once the worker claims. Raises what keeps it from beginning."""
+        if feed is not None:
+            self.process.worker.on_event = feed.heard
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGINT, self._interrupt)
+        loop.add_signal_handler(signal.SIGTERM, self.stop)
+        working = self._working = loop.create_task(self.process.run())
+        ready = loop.create_task(self.process.worker.ready.wait())
+        await asyncio.wait([working, ready], return_when=asyncio.FIRST_COMPLETED)
+        ready.cancel()
+        if working.done():
+            await working
+        return working
+
+    def _interrupt(self) -> None:
+        if self.interrupted:
+            sys.stderr.write("\nleft at once; what was in flight is settled when the run is taken up again\n")
+            sys.stderr.flush()
+            os._exit(INTERRUPTED)
+        self.interrupted = True
+        self.stop()
+
+    def stop(self) -> None:
+        """Take no more runs, let effects end, give everything back."""
+        if not self.acting:
+            executors = self.process.worker.executors.values()
+            self.acting = [e.name for e in executors if e.progress.effects_past_gate]
+        self.process.worker.stop()
+
+    async def finish(self) -> None:
+        """Stop and wait until everything was given back."""
+        self.stop()
+        if self._working is not None:
+            await self._working
+
+
+async def last_words(client: Client, driver: Driver, feed: Feed) -> str:
+    """Return how things stand after a drain: `1 run asleep, next wake 09:12:14. No effect was in flight.`"""
+    fleet = await client.fleet()
+    asleep = fleet.counts["waiting"] - sum(line.shown == "needs you" for line in fleet.runs)
+    waking = [line.next_at for line in fleet.runs if line.next_is == "wakes" and line.next_at is not None]
+    needs = sum(line.shown == "needs you" for line in fleet.runs)
+    parts = [f"{plural(asleep, 'run')} asleep"]
+    if waking:
+        parts[0] += f", next wake {moment(min(waking), fleet.at)}"
+    if needs:
+        parts.append(f"{needs} {'needs' if needs == 1 else 'need'} you")
+    if fleet.counts["ready"]:
+        parts.append(f"{fleet.counts['ready']} ready")
+    ended = [name for name in driver.acting if name not in feed.lost_acting]
+    effects = [f"{plural(len(ended), 'effect')} in flight ended first" if ended else "No effect was in flight"]
+    if feed.lost_acting:
+        effects = [f"an effect of {', '.join(feed.lost_acting)} was still in flight: torpor doctor"]
+    return ". ".join([", ".join(parts), *effects]) + "."
+
+
+def log_to_stderr(level: int) -> None:
+    """Show torpor's log lines, an author's `ctx.log` among them, on standard error."""
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
+    logging.getLogger("torpor").setLevel(level)

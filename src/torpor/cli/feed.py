@@ -1,0 +1,112 @@
+"""What happens to runs in this process, a line each as it happens: `09:12:04 ● greet-7Q3D  awake`."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from torpor import clock
+from torpor.cli.documents import iso, write
+from torpor.cli.screen import clean
+from torpor.cli.spoken import clock_time, moment
+from torpor.core.ids import wait_name
+from torpor.core.run import State
+from torpor.core.wait import WaitKind
+from torpor.engine.queries.fleet import first_line
+from torpor.engine.queries.spoken import duration
+from torpor.errors import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import IO
+
+    from torpor.cli.screen import Screen
+    from torpor.client import Client
+    from torpor.store.rows import WaitRow
+    from torpor.worker.executor import Executor
+
+LATE_MICROS = 5_000_000
+"""A run that is taken up so long after its moment is said to be late."""
+
+
+class Feed:
+    """Listens to a worker's events. Says lines on a screen, or JSON lines on a stream."""
+
+    def __init__(self, client: Client, screen: Screen, *, lines: IO[str] | None = None, only: str = "") -> None:
+        """Begin. With `lines` it writes JSON there; with `only` it tells of one run."""
+        self._client = client
+        self._screen = screen
+        self._lines = lines
+        self._reading: set[asyncio.Task[None]] = set()
+        self.only = only
+        self.lost_acting: list[str] = []
+        """Runs that were lost while an effect of theirs acted."""
+        self.asks = asyncio.Event()
+        """Set when a run was put away for a person."""
+
+    def heard(self, event: str, executor: Executor, state: State) -> None:
+        """Take an event of the worker: a plain callback of its loop."""
+        open_waits = [row for row in executor.rows.values() if row.answered_at is None]
+        people = [row for row in open_waits if row.kind.for_person]
+        if event == "left" and state is State.WAITING and people:
+            self.asks.set()
+        if event == "lost" and executor.progress.effects_past_gate:
+            self.lost_acting.append(executor.name)
+        if self.only not in {"", executor.name}:
+            return
+        if event == "awake":
+            self._say("running", executor.name, _awake(executor))
+        elif event == "lost":
+            self._say("failed", executor.name, "let go: another worker goes on with it")
+        elif state.final:
+            self._later(self._ended(executor.name, state))
+        elif state is State.READY:
+            self._say("ready", executor.name, "given back, ready")
+        elif people:
+            wait = wait_name(executor.run.id, people[0].seq)
+            self._say("needs you", executor.name, f"needs you: {first_line(people[0].title)}", hint=f"torpor inbox {wait}", wait=wait)
+        else:
+            self._say("asleep", executor.name, _asleep(open_waits))
+
+    def _later(self, reading: Any) -> None:
+        task = asyncio.get_running_loop().create_task(reading)
+        self._reading.add(task)
+        task.add_done_callback(self._reading.discard)
+
+    async def finish(self) -> None:
+        """Say what is still to be said."""
+        while self._reading:
+            await asyncio.wait(self._reading)
+
+    async def _ended(self, name: str, state: State) -> None:
+        try:
+            line = await self._client.get(name)
+        except StoreError:
+            self._say(state.word, name, state.word)
+            return
+        self._say(state.word, name, f"{state.word}{': ' if line.reason else ''}{line.reason}")
+
+    def _say(self, word: str, name: str, text: str, *, hint: str = "", wait: str = "") -> None:
+        at = clock.wall()
+        if self._lines is not None:
+            more = {"wait": wait} if wait else {}
+            write({"at": iso(at), "event": word, "run": name, "text": text, **more}, self._lines, line=True)
+            return
+        said = self._screen.state(word, clean(text)) if word in {"needs you", "failed"} else clean(text)
+        self._screen.say(f"{clock_time(at)} {self._screen.glyph(word)} {name}  {said}{f'   {hint}' if hint else ''}")
+
+
+def _awake(executor: Executor) -> str:
+    due_at = executor.run.due_at
+    if executor.run.epoch <= 1 or due_at is None:
+        return "awake"
+    late = executor.worker.now() - due_at
+    return f"awake, {duration(late)} after it was due, from where it was" if late >= LATE_MICROS else "awake"
+
+
+def _asleep(open_waits: Sequence[WaitRow]) -> str:
+    """Return what a run sleeps for: the moment if it is only a timer, else the words, and until when."""
+    due = [row.due_at for row in open_waits if row.due_at is not None]
+    titles = sorted({first_line(row.title) for row in open_waits if row.kind is not WaitKind.TIMER})
+    until = f" until {moment(min(due), clock.wall())}" if due else ""
+    return f"asleep{': ' if titles else ''}{' or '.join(titles)}{until}"

@@ -1,0 +1,82 @@
+"""Commands that do the work: worker, run, dev."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from torpor.cli.options import By, Json, Store, decider, store_url, value_of
+
+File = Annotated[str, typer.Argument(metavar="APP.py", help="A file or a module; APP.py:app names one of several Apps.")]
+
+
+def worker(
+    app: File,
+    store: Store = None,
+    name: Annotated[str | None, typer.Option("--name", show_default=False, help="For people. [made up]")] = None,
+    concurrency: Annotated[
+        int | None, typer.Option("--concurrency", min=1, envvar="TORPOR_CONCURRENCY", show_default=False, help="Runs at once. [500]")
+    ] = None,
+    until_idle: Annotated[bool, typer.Option("--until-idle", help="End when nothing is ready or soon due.")] = False,
+    lease_seconds: Annotated[
+        float | None,
+        typer.Option("--lease-seconds", min=1.0, envvar="TORPOR_LEASE_SECONDS", show_default=False, help="[45]"),
+    ] = None,
+) -> None:
+    """Work on an app's runs, with a waker beside, until SIGTERM or Ctrl-C: both drain first."""
+    import asyncio
+
+    from torpor.cli.serving import serve
+
+    options = {"name": name, "concurrency": concurrency, "lease_seconds": lease_seconds, "until_idle": until_idle}
+    code = asyncio.run(serve(app, store_url(store), options))
+    if code:
+        raise typer.Exit(code)
+
+
+def run(
+    app: File,
+    program: Annotated[str, typer.Argument(help="The program's name.")],
+    value: Annotated[str | None, typer.Argument(metavar="[INPUT]", help="JSON, @FILE or - for standard input.")] = None,
+    store: Store = None,
+    as_json: Json = False,
+    key: Annotated[str | None, typer.Option("--key", help="The same key goes on with the same run.")] = None,
+    timeout: Annotated[float | None, typer.Option("--timeout", min=0.0, help="Stop waiting after so many seconds (code 124).")] = None,
+    by: By = None,
+) -> None:
+    """Start a run, work here until it ends, and print its result. Asks in the terminal when it needs a person."""
+    import asyncio
+
+    from torpor.cli.running import Wanted, run_here
+
+    out = sys.stdout
+    if as_json:
+        sys.stdout = sys.stderr  # what the program prints must not get between
+    wanted = Wanted(app, program, value_of(value, "the input"), key, timeout, decider(by), asks=not as_json)
+    code = asyncio.run(run_here(wanted, store_url(store), out, as_json=as_json))
+    if code:
+        raise typer.Exit(code)
+
+
+def dev(
+    app: Annotated[str | None, typer.Argument(metavar="APP.py", help="A file or a module; APP.py:app names one of several.")] = None,
+    store: Store = None,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON lines on standard output.")] = False,
+    name: Annotated[str, typer.Option("--name", help="The worker's name, for people.")] = "w1",
+) -> None:
+    """Worker and waker in one process, reloaded when the code changes. Ctrl-C stops it; runs stay asleep in the store."""
+    import asyncio
+
+    from torpor.cli.developing import choose_app, develop, start_again
+
+    out = sys.stdout
+    if as_json:
+        sys.stdout = sys.stderr  # what the program prints must not get between
+    place = app if app is not None else choose_app()
+    code = asyncio.run(develop(place, store_url(store), name, out, as_json=as_json))
+    if code is None:
+        start_again()
+    if code:
+        raise typer.Exit(code)

@@ -1,0 +1,150 @@
+"""Each workload of `torpor bench`, small, on both stores: it ends, and its row has the fields that are compared."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+
+from torpor.bench.rows import Wanted, median_row, percentile, spread_ms
+from torpor.bench.run import command, measure
+from torpor.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ALWAYS = {"w", "peer", "trials", "load1", "fdatasync_p50_ms", "durability", "at", "machine", "versions"}
+FIELDS = {
+    "w1": {
+        "runs",
+        "steps",
+        "secs",
+        "runs_s",
+        "steps_s",
+        "spawn_secs",
+        "runs_s_incl_spawn",
+        "steps_s_incl_spawn",
+        "batches",
+        "bytes_per_run",
+        "bytes_per_run_at_rest",
+        "rss_mb",
+        "steps_s_each",
+    },
+    "w3": {
+        "mode",
+        "history",
+        "spawn_to_step_s",
+        "launch_to_step_s",
+        "takeover_s",
+        "store_mb",
+        "launch_to_step_s_each",
+        "one_turn",
+    },
+    "w4": {"steps", "n", "p50_ms", "p99_ms", "max_ms", "p50_ms_each"},
+    "w5": {"safety", "effect_executions", "settled", "takeover_ms", "takeover_ms_each"},
+}
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def store(request: pytest.FixtureRequest, server_url: Callable[[str], str]) -> str:
+    """Return what `--store` is given."""
+    return "sqlite" if request.param == "sqlite" else server_url("postgres")
+
+
+def printed(workload: str, store: str, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    """Run a small workload as the command line does, and return the one object it printed."""
+    assert command(workload, store=store, runs=5, steps=3, history=20, trials=1, json=True) == 0
+    row: dict[str, Any] = json.loads(capsys.readouterr().out)
+    assert set(row) == ALWAYS | FIELDS[workload]
+    assert row["w"] == workload
+    assert row["peer"] == ("torpor-sqlite" if store == "sqlite" else "torpor-postgres")
+    return row
+
+
+@pytest.mark.slow
+def test_throughput(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """W1 ends every run and counts steps of all of them."""
+    row = printed("w1", store, capsys)
+    assert (row["runs"], row["steps"]) == (5, 3)
+    assert row["steps_s"] == pytest.approx(row["runs_s"] * 3, rel=0.01)
+    assert row["steps_s_incl_spawn"] < row["steps_s"]
+    assert row["bytes_per_run"] > 0
+
+
+@pytest.mark.slow
+def test_latency(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """W4 has a duration between each step and the next."""
+    row = printed("w4", store, capsys)
+    assert row["n"] == 2
+    assert 0 < row["p50_ms"] <= row["p99_ms"] <= row["max_ms"]
+
+
+@pytest.mark.slow
+def test_resumption(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """W3 kills a process at the frontier, and a new one reaches it."""
+    row = printed("w3", store, capsys)
+    assert row["history"] == 20
+    for one in (row, row["one_turn"]):
+        assert 0 < one["takeover_s"] <= one["launch_to_step_s"] < one["spawn_to_step_s"]
+
+
+@pytest.mark.slow
+def test_effects(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """W5 kills between effect and record: the effect acted once, and a person is asked (G4)."""
+    row = printed("w5", store, capsys)
+    assert row["effect_executions"] == [1]
+    assert row["settled"] == "unknown"
+    assert row["takeover_ms"] > 0
+
+
+@pytest.mark.slow
+def test_a_server_is_left_as_it_was(server_url: Callable[[str], str]) -> None:
+    """The schema of a measurement is dropped, whatever the measurement did."""
+    url = server_url("postgres")
+    measure("w4", Wanted(url, steps=2, trials=1))
+    with psycopg.connect(url) as db:
+        left = db.execute("SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'torpor_bench%'").fetchone()
+    assert left == (0,)
+
+
+@pytest.mark.slow
+def test_rows_for_people(capsys: pytest.CaptureFixture[str]) -> None:
+    """Without `--json` a row is a field a line."""
+    assert command("w4", store="sqlite", runs=1, steps=2, history=1, trials=1, json=False) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines if line.startswith(("w ", "peer", "n "))] == ["w", "peer", "n"]
+
+
+@pytest.mark.parametrize(
+    ("workload", "wanted", "said"),
+    [
+        ("w9", Wanted("sqlite"), "no workload 'w9'"),
+        ("w1", Wanted("mysql://localhost/x"), "makes a store of its own"),
+        ("w1", Wanted("sqlite", runs=0), "--runs 0"),
+        ("w3", Wanted("sqlite", history=-1), "--history -1"),
+        ("w4", Wanted("sqlite", steps=1), "needs two steps"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(workload: str, wanted: Wanted, said: str) -> None:
+    """Nothing is measured then, and the error names the value."""
+    with pytest.raises(UsageError, match=said):
+        measure(workload, wanted)
+
+
+def test_the_median_trial_is_the_row() -> None:
+    """The row of the median trial is given, with the figure of each."""
+    trials = iter([{"secs": 3.0, "n": 1}, {"secs": 1.0, "n": 2}, {"secs": 2.0, "n": 3}])
+    assert median_row(lambda: next(trials), 3, by="secs") == {
+        "secs": 2.0,
+        "n": 3,
+        "trials": 3,
+        "secs_each": [3.0, 1.0, 2.0],
+    }
+
+
+def test_spread() -> None:
+    """Percentiles are nearest ranks, durations are given in milliseconds."""
+    assert [percentile([5.0, 1.0, 3.0, 2.0, 4.0], percent) for percent in (0, 50, 99, 100)] == [1.0, 3.0, 5.0, 5.0]
+    assert spread_ms([0.001, 0.002, 0.009]) == {"n": 3, "p50_ms": 2.0, "p99_ms": 9.0, "max_ms": 9.0}
