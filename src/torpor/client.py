@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from torpor.engine.queries.show import RunShown
     from torpor.store.protocol import Store, Tx
     from torpor.store.rows import WorkerRow
+    from torpor.store.sqlite.tx import SqliteTx
 
 POLL_SECONDS = 1.0
 _FIRST_POLL_SECONDS = 0.05
@@ -199,23 +200,23 @@ class Client:
 
     async def get(self, run: str) -> RunLine:
         """Return how a run stands, with its reason and its open waits."""
-        return await self.store.transact(_get, run, lane=Lane.READ)
+        return await self.store.transact(_get, run, await self._gone(), lane=Lane.READ)
 
     async def show(self, run: str) -> RunShown:
         """Return a run in full: its story, its effects, its state and its result."""
-        return await self.store.transact(show, run, lane=Lane.READ)
+        return await self.store.transact(show, run, gone=await self._gone(), lane=Lane.READ)
 
     async def inbox(self, *, limit: int = 100) -> people.Inbox:
         """Return every open wait for a person, oldest first, a bounded number."""
         return await self.store.transact(people.inbox, limit=limit, lane=Lane.READ)
 
     async def wait(self, wait: str) -> people.InboxItem:
-        """Return one open wait for a person, in full. Raises NotFound if it is over."""
+        """Return one open wait for a person, in full. Raises NotFound; Conflict, with who decided it, if it is over."""
         return await self.store.transact(people.item, wait, lane=Lane.READ)
 
     async def fleet(self, *, limit: int = 50) -> Fleet:
         """Return the runs that are not asleep, the next to wake, the last that ended, and how many there are of each."""
-        return await self.store.transact(fleet, limit=limit, lane=Lane.READ)
+        return await self.store.transact(fleet, gone=await self._gone(), limit=limit, lane=Lane.READ)
 
     async def doctor(self, *, check: bool | None = None) -> Diagnosis:
         """Return everything that is wrong or would be stuck in silence (G13), and whether it is safe to stop now.
@@ -246,9 +247,15 @@ class Client:
         before: str | None = None,
     ) -> Sequence[RunLine]:
         """Return the newest runs that pass a filter, older than the run `before`; at most 200."""
+        gone = await self._gone()
         return await self.store.transact(
-            _list, states=states, program=program, limit=limit, before=before, lane=Lane.READ
+            _list, gone=gone, states=states, program=program, limit=limit, before=before, lane=Lane.READ
         )
+
+    async def _gone(self) -> frozenset[int]:
+        """Return the workers whose death is proven, so that a run is not said to be on one of them."""
+        rows = await self.store.transact(lambda tx: tx.workers(), lane=Lane.READ)
+        return await asyncio.to_thread(_gone, self.store, rows)
 
 
 def _moment(at: datetime) -> int:
@@ -315,15 +322,15 @@ def _result(found: _Outcome) -> bytes:
 # reading
 
 
-def _get(tx: Tx, run: str) -> RunLine:
-    return run_lines(tx, [find_run(tx, run)[0]])[0]
+def _get(tx: Tx, run: str, gone: frozenset[int]) -> RunLine:
+    return run_lines(tx, [find_run(tx, run)[0]], gone=gone)[0]
 
 
 def _list(
-    tx: Tx, *, states: Sequence[State] | None, program: str | None, limit: int, before: str | None
+    tx: Tx, *, gone: frozenset[int], states: Sequence[State] | None, program: str | None, limit: int, before: str | None
 ) -> Sequence[RunLine]:
     below = None if before is None else find_run(tx, before)[0].id
-    return listed(tx, states=states, program=program, limit=limit, before=below)
+    return listed(tx, gone=gone, states=states, program=program, limit=limit, before=below)
 
 
 def _gone(store: Store, workers: Sequence[WorkerRow]) -> frozenset[int]:
@@ -340,8 +347,6 @@ def _place(tx: Tx, store: Store, check: bool | None) -> Place:  # noqa: FBT001 -
     if not isinstance(store, SqliteStore):
         return Place(store.kind, without_password(store.url), "PostgreSQL", 0)
     from torpor.store.sqlite.store import integrity
-    from torpor.store.sqlite.tx import SqliteTx
-
     database = cast("SqliteTx", tx).connection()
     version = f"SQLite {database.execute('SELECT sqlite_version()').fetchone()[0]}"
     if store.path == ":memory:":

@@ -8,20 +8,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.conformance.world import LEASE, add, populate
-from tests.stores import raw
 from torpor.core.run import Flag
 from torpor.errors import UsageError
 from torpor.store.postgres import lending as lending_on_server
 from torpor.store.sqlite import lending as lending_in_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tests.stores import Place
     from torpor.store.protocol import Store, Tx
 
-_COUNT = "SELECT count(*) FROM orders"
-_INSERT = "INSERT INTO orders (id) VALUES (1)"
 FORBIDDEN = [
     "COMMIT",
     "  -- a remark\n rollback",
@@ -30,44 +25,38 @@ FORBIDDEN = [
     "INSERT INTO {schema}meta (key, value) VALUES ('a', 'b')",
     "DELETE FROM {schema}leases",
     "UPDATE {schema}runs SET head = 9",
-    "INSERT INTO {orders} VALUES (2); COMMIT",
+    "INSERT INTO orders VALUES (2); COMMIT",
 ]
 
 
-def _orders_of(place: Place) -> str:
-    return f"orders_{place.schema}"  # tests that run at once share the server's public schema
-
-
 @pytest.fixture
-def shop(store: Store, place: Place) -> Iterator[Store]:
+def shop(store: Store) -> Store:
     """Return a store whose database also has a table of the author's own."""
-    table = f"{'public.' if place.on_server else ''}{_orders_of(place)}"
 
     def make(tx: Tx) -> None:
-        raw(tx).execute(f"DROP TABLE IF EXISTS {table}")
-        raw(tx).execute(f"CREATE TABLE {table} (id integer PRIMARY KEY)")
+        with tx.lend() as connection:
+            connection.execute("CREATE TABLE orders (id integer PRIMARY KEY)")
 
     store.transact_now(make)
-    yield store
-    store.transact_now(lambda tx: raw(tx).execute(f"DROP TABLE {table}"))
+    return store
 
 
-def _orders(store: Store, place: Place) -> int:
+def _orders(store: Store) -> int:
     def count(tx: Tx) -> int:
         with tx.lend() as connection:
-            return int(connection.execute(_COUNT.replace("orders", _orders_of(place))).fetchone()[0])
+            return int(connection.execute("SELECT count(*) FROM orders").fetchone()[0])
 
     return store.transact_now(count)
 
 
-def test_the_writes_are_true_with_the_commit(shop: Store, place: Place) -> None:
+def test_the_writes_are_true_with_the_commit(shop: Store) -> None:
     """Both happen, or neither does; afterwards torpor's own verbs work as before."""
     world = populate(shop, 1)
     lease = world.claim()[0].lease
 
     def op(tx: Tx, *, fails: bool) -> dict[int, Flag]:
         with tx.lend() as connection:
-            connection.execute(_INSERT.replace("orders", _orders_of(place)))
+            connection.execute("INSERT INTO orders (id) VALUES (1)")
         kept = tx.append([add(lease)], lease_micros=LEASE)
         if fails:
             raise UsageError("no")
@@ -75,9 +64,9 @@ def test_the_writes_are_true_with_the_commit(shop: Store, place: Place) -> None:
 
     with pytest.raises(UsageError):
         shop.transact_now(op, fails=True)
-    assert (_orders(shop, place), len(shop.transact_now(lambda tx: tx.journal(lease.run_id)))) == (0, 0)
+    assert (_orders(shop), len(shop.transact_now(lambda tx: tx.journal(lease.run_id)))) == (0, 0)
     assert shop.transact_now(op, fails=False) == {lease.run_id: Flag.NONE}
-    assert (_orders(shop, place), len(shop.transact_now(lambda tx: tx.journal(lease.run_id)))) == (1, 1)
+    assert (_orders(shop), len(shop.transact_now(lambda tx: tx.journal(lease.run_id)))) == (1, 1)
 
 
 @pytest.mark.parametrize("statement", FORBIDDEN)
@@ -90,12 +79,12 @@ def test_a_borrower_ends_nothing_and_touches_nothing_of_torpor(shop: Store, plac
     def op(tx: Tx) -> None:
         tx.put_meta("before", "1")
         with tx.lend() as connection:
-            connection.execute(_INSERT.replace("orders", _orders_of(place)))
-            connection.execute(statement.format(schema=schema, orders=_orders_of(place)))
+            connection.execute("INSERT INTO orders (id) VALUES (1)")
+            connection.execute(statement.format(schema=schema))
 
     with pytest.raises(Exception):  # noqa: B017, PT011 - each database refuses in its own words
         shop.transact_now(op)
-    assert _orders(shop, place) == 0
+    assert _orders(shop) == 0
     assert shop.transact_now(lambda tx: tx.get_meta("before")) is None
     assert world.append([add(lease)]) == {lease.run_id: Flag.NONE}
 

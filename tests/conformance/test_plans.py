@@ -73,13 +73,20 @@ def test_sqlite_walks_no_large_table(make_place: Callable[[str], Place]) -> None
         return [(s, str(row[3])) for s in asked for row in database.execute(f"EXPLAIN QUERY PLAN {s}")]
 
     assert len(asked) > 20
+    plans = store.transact_now(plan)
     tables = {"runs", "states", "journal", "waits", "inbox", "rows", "blobs", "blob_runs", "run_keys"}
     walks = [
         (statement, step)
-        for statement, step in store.transact_now(plan)
+        for statement, step in plans
         if step.startswith("SCAN") and "INDEX" not in step and step.split()[1] in tables
     ]
     assert walks == []
+    next_runs = [
+        step for s, step in plans if ("ORDER BY" in s and "state = 1" in s) or ("due_at" in s and "state = 2" in s)
+    ]
+    assert [step for step in next_runs if "runs_ready" in step]
+    assert [step for step in next_runs if "runs_timer" in step]
+    assert not [step for step in next_runs if "runs_state" in step], "that index has every run in it"
 
 
 def test_postgres_walks_no_large_table(on_server: Place, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,17 +15,17 @@ if TYPE_CHECKING:
     from torpor.client import Started
     from torpor.engine.queries.people import InboxItem
 
-Run = Annotated[str, typer.Argument(help="A run's id, or its letters alone.")]
-Wait = Annotated[str, typer.Argument(help="A wait's id, from `torpor inbox`.")]
+Run = Annotated[str, typer.Argument(metavar="RUN", help="A run's id, or its letters alone.")]
+Wait = Annotated[str, typer.Argument(metavar="WAIT", help="A wait's id, from `torpor inbox`.")]
 
 
-def start(
-    program: Annotated[str, typer.Argument(help="The program's name.")],
-    value: Annotated[str | None, typer.Argument(metavar="[INPUT]", help="JSON, @FILE or - for standard input.")] = None,
+def start(  # noqa: PLR0913, PLR0917 - what can be said about a run
+    program: Annotated[str, typer.Argument(metavar="PROGRAM", help="The program's name.")],
+    value: Annotated[str | None, typer.Argument(metavar="INPUT", help="JSON, @FILE or - for standard input.")] = None,
     store: Store = None,
     as_json: Json = False,
     key: Annotated[str | None, typer.Option("--key", help="The same key finds the same run, however often it is said.")] = None,
-    app: Annotated[str | None, typer.Option("--app", help="APP.py that has the program, if no worker has served it yet.")] = None,
+    app: Annotated[str | None, typer.Option("--app", help="APP.py, if no worker has served it yet.")] = None,
     at: Annotated[str | None, typer.Option("--at", help="Not before: 2026-12-24T18:00, or +10m.")] = None,
     tenant: Annotated[str, typer.Option("--tenant", help="Whose run it is: tenants share workers fairly.")] = "default",
     priority: Annotated[int, typer.Option("--priority", help="Lower numbers go first.")] = 0,
@@ -83,8 +83,8 @@ def closest(word: str, known: list[str]) -> str:
 
 def signal(
     run: Run,
-    name: Annotated[str, typer.Argument(help="The signal's name.")],
-    value: Annotated[str | None, typer.Argument(help="JSON, @FILE or - for standard input.")] = None,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The signal's name.")],
+    value: Annotated[str | None, typer.Argument(metavar="VALUE", help="JSON, @FILE or - for standard input.")] = None,
     store: Store = None,
     as_json: Json = False,
     key: Annotated[str | None, typer.Option("--key", help="The same key is one signal, however often it comes.")] = None,
@@ -103,7 +103,8 @@ def signal(
 def cancel(run: Run, store: Store = None, as_json: Json = False) -> None:
     """Ask a run to end as cancelled. No new effect starts in it from now on."""
     state = asked(store, lambda client: client.cancel(run))
-    said = f"{run} was {state.word} already" if state.final else f"cancel of {run} is recorded; it is {state.word} and ends soon"
+    soon = f"cancel of {run} is recorded; it is {state.word} and ends soon"
+    said = f"{run} was {state.word} already" if state.final else soon
     answered({"run": run, "state": state.word, "already_ended": state.final}, lambda _: [said], as_json=as_json)
 
 
@@ -155,7 +156,7 @@ def _consent(item: InboxItem) -> str | None:
 
 def deny(
     wait: Wait,
-    reason: Annotated[str, typer.Argument(help="Why; the program is told.")] = "",
+    reason: Annotated[str, typer.Argument(metavar="REASON", help="Why; the program is told.")] = "",
     store: Store = None,
     as_json: Json = False,
     by: By = None,
@@ -169,12 +170,15 @@ def answer(
     wait: Wait,
     store: Store = None,
     as_json: Json = False,
-    happened: Annotated[str | None, typer.Option("--happened", help="It did happen, and gave back this JSON (null: nothing).")] = None,
+    happened: Annotated[str | None, typer.Option("--happened", help="It did, and gave back this JSON (null: nothing).")] = None,
     again: Annotated[bool, typer.Option("--again", help="Do it again, or try the run again.")] = False,
     fail: Annotated[str | None, typer.Option("--fail", help="It failed, for this reason.")] = None,
     by: By = None,
 ) -> None:
-    """Settle a trouble: say of an effect whether it happened, or of a run whether to try again."""
+    """Settle an unknown effect, or a run in trouble.
+
+    Say of an effect whether it happened, or of a run whether to try it again. The first answer wins.
+    """
     who = decider(by)
     if (happened is not None) + again + (fail is not None) != 1:
         raise UsageError("an answer is exactly one of --happened JSON, --again and --fail TEXT", hint=f"torpor inbox {wait}")
@@ -183,7 +187,8 @@ def answer(
         done = asked(store, lambda client: client.answer(wait, happened=result, by=who))
         _decided(done, "settled: it happened", who, as_json=as_json)
     elif again:
-        _decided(asked(store, lambda client: client.answer(wait, again=True, by=who)), "settled: again", who, as_json=as_json)
+        done = asked(store, lambda client: client.answer(wait, again=True, by=who))
+        _decided(done, "settled: again", who, as_json=as_json)
     else:
         done = asked(store, lambda client: client.answer(wait, fail=fail, by=who))
         _decided(done, "settled: it failed", who, as_json=as_json)

@@ -66,7 +66,7 @@ class Driver:
         """Take no more runs, let effects end, give everything back."""
         if not self.acting:
             executors = self.process.worker.executors.values()
-            self.acting = [e.name for e in executors if e.progress.effects_past_gate]
+            self.acting = [e.name for e in executors if e.progress.effects.past_gate]
         self.process.worker.stop()
 
     async def finish(self) -> None:
@@ -77,23 +77,23 @@ class Driver:
 
 
 async def last_words(client: Client, driver: Driver, feed: Feed) -> str:
-    """Return how things stand after a drain: `1 run asleep, next wake 09:12:14. No effect was in flight.`"""
+    """Return how things stand after a drain, as in `1 run asleep, next wake 09:12:14. No effect was in flight.`."""
     fleet = await client.fleet()
-    asleep = fleet.counts["waiting"] - sum(line.shown == "needs you" for line in fleet.runs)
-    waking = [line.next_at for line in fleet.runs if line.next_is == "wakes" and line.next_at is not None]
     needs = sum(line.shown == "needs you" for line in fleet.runs)
-    parts = [f"{plural(asleep, 'run')} asleep"]
-    if waking:
-        parts[0] += f", next wake {moment(min(waking), fleet.at)}"
-    if needs:
-        parts.append(f"{needs} {'needs' if needs == 1 else 'need'} you")
-    if fleet.counts["ready"]:
-        parts.append(f"{fleet.counts['ready']} ready")
+    asleep = fleet.counts["waiting"] - needs
+    waking = [line.next_at for line in fleet.runs if line.next_is == "wakes" and line.next_at is not None]
+    wake = f", next wake {moment(min(waking), fleet.at)}" if waking else ""
+    parts = [
+        f"{plural(asleep, 'run')} asleep{wake}" if asleep else "",
+        f"{plural(needs, 'run')} {'needs' if needs == 1 else 'need'} you" if needs else "",
+        f"{fleet.counts['ready']} ready" if fleet.counts["ready"] else "",
+    ]
+    standing = ", ".join(part for part in parts if part) or "Nothing is open"
     ended = [name for name in driver.acting if name not in feed.lost_acting]
     effects = [f"{plural(len(ended), 'effect')} in flight ended first" if ended else "No effect was in flight"]
     if feed.lost_acting:
         effects = [f"an effect of {', '.join(feed.lost_acting)} was still in flight: torpor doctor"]
-    return ". ".join([", ".join(parts), *effects]) + "."
+    return ". ".join([standing, *effects]) + "."
 
 
 def log_to_stderr(level: int) -> None:

@@ -50,7 +50,7 @@ class Feed:
         people = [row for row in open_waits if row.kind.for_person]
         if event == "left" and state is State.WAITING and people:
             self.asks.set()
-        if event == "lost" and executor.progress.effects_past_gate:
+        if event == "lost" and executor.progress.effects.past_gate:
             self.lost_acting.append(executor.name)
         if self.only not in {"", executor.name}:
             return
@@ -64,7 +64,8 @@ class Feed:
             self._say("ready", executor.name, "given back, ready")
         elif people:
             wait = wait_name(executor.run.id, people[0].seq)
-            self._say("needs you", executor.name, f"needs you: {first_line(people[0].title)}", hint=f"torpor inbox {wait}", wait=wait)
+            text = f"needs you: {first_line(people[0].title)}"
+            self._say("needs you", executor.name, text, hint=f"torpor inbox {wait}", wait=wait)
         else:
             self._say("asleep", executor.name, _asleep(open_waits))
 
@@ -92,8 +93,11 @@ class Feed:
             more = {"wait": wait} if wait else {}
             write({"at": iso(at), "event": word, "run": name, "text": text, **more}, self._lines, line=True)
             return
-        said = self._screen.state(word, clean(text)) if word in {"needs you", "failed"} else clean(text)
-        self._screen.say(f"{clock_time(at)} {self._screen.glyph(word)} {name}  {said}{f'   {hint}' if hint else ''}")
+        after = f"   {hint}" if hint else ""
+        room = self._screen.width - len(f"{clock_time(at)} x {name}  {after}")
+        said = self._screen.fit(clean(text), max(room, 20))
+        painted = self._screen.state(word, said) if word in {"needs you", "failed"} else said
+        self._screen.say(f"{clock_time(at)} {self._screen.glyph(word)} {name}  {painted}{after}")
 
 
 def _awake(executor: Executor) -> str:

@@ -12,7 +12,7 @@ from torpor.cli.options import Json, Store, store_url
 from torpor.cli.reading import answered
 from torpor.errors import UsageError
 
-HELLO = '''from datetime import timedelta
+HELLO = """from datetime import timedelta
 
 from torpor import App, Context
 
@@ -25,15 +25,18 @@ async def greet(ctx: Context, name: str) -> str:
     if await ctx.approval(f"Greet {name}?", expires=timedelta(days=7)):
         await ctx.effect(print, f"Good morning, {name}", safety="once")
     return name
-'''
+"""
 IGNORED = "torpor.db*"
 
 
 def init(
-    folder: Annotated[Path, typer.Argument(help="Where; made if it is not there.")] = Path(),
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where; made if it is not there.")] = Path(),
     as_json: Json = False,
 ) -> None:
-    """Write hello.py, a first program, and a line for .gitignore. Nothing is overwritten."""
+    """Write hello.py, a first program, and a line for .gitignore.
+
+    Nothing is overwritten.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     hello, ignore = folder / "hello.py", folder / ".gitignore"
     written, kept = [], []
@@ -79,16 +82,16 @@ _QUICK = {"runs": 100, "steps": 10, "history": 200, "trials": 1}
 
 
 def bench(
-    workload: Annotated[str, typer.Argument(help="w1 throughput, w3 resuming, w4 latency, w5 effects.")],
+    workload: Annotated[str, typer.Argument(metavar="WORKLOAD", help="w1 throughput, w3 resuming, w4 latency, w5 effects.")],
     store: Own = None,
     as_json: Json = False,
     runs: Annotated[int | None, typer.Option("--runs", show_default=False, help="How many runs. [500]")] = None,
     steps: Annotated[int | None, typer.Option("--steps", show_default=False, help="Steps of each. [10]")] = None,
-    history: Annotated[int | None, typer.Option("--history", show_default=False, help="Entries before resuming. [1000]")] = None,
+    history: Annotated[int | None, typer.Option("--history", show_default=False, help="Entries before. [1000]")] = None,
     trials: Annotated[int | None, typer.Option("--trials", show_default=False, help="How often. [3]")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Small sizes, for a first impression.")] = False,
 ) -> None:
-    """Measure a workload on a store of its own, as docs/performance.md does."""
+    """Measure a workload on a store of its own."""
     from torpor.bench.rows import Wanted
     from torpor.bench.run import command
 
@@ -102,11 +105,14 @@ def bench(
 
 
 def demo(
-    path: Annotated[str | None, typer.Argument(help="The folder to audit. [torpor's own source]")] = None,
+    path: Annotated[str | None, typer.Argument(metavar="FOLDER", help="The folder to audit. [torpor's own source]")] = None,
     store: Own = None,
     as_json: Json = False,
 ) -> None:
-    """Audit a folder while its workers are killed and frozen, and prove that nothing was repeated or lost."""
+    """Kill and freeze workers, and prove that nothing repeated.
+
+    It audits a folder on three workers; one is killed in the middle of an effect, one is frozen past its lease.
+    """
     from torpor.demo.run import command
 
     raise typer.Exit(command(path, store=None if store == "sqlite" else store, json=as_json))

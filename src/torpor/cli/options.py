@@ -68,7 +68,8 @@ def value_of(text: str | None, what: str) -> Any:
     except json.JSONDecodeError as error:
         place = f"line {error.lineno}, column {error.colno}"
         shown = content if len(content) <= 60 else f"{content[:60]}..."  # noqa: PLR2004 - enough to recognise it
-        hint = f"a text needs its quotes: '{json.dumps(text)}'" if text == content else "JSON, for example {\"order\": 7}"
+        word = text == content and text[:1] not in {"{", "[", '"'}
+        hint = f"a text needs its quotes: '{json.dumps(text)}'" if word else "compare its brackets, quotes and commas"
         raise UsageError(f"{source} is not JSON: {error.msg} at {place}: {shown}", hint=hint) from error
 
 

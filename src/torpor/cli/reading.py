@@ -50,12 +50,12 @@ def ps(
     store: Store = None,
     as_json: Json = False,
     everything: Annotated[bool, typer.Option("--all", help="Every run, newest first.")] = False,
-    state: Annotated[str | None, typer.Option("--state", help="ready, running, waiting, completed, failed, cancelled.")] = None,
+    state: Annotated[str | None, typer.Option("--state", help="ready, running, waiting, completed, failed...")] = None,
     program: Annotated[str | None, typer.Option("--program", help="Only runs of this program.")] = None,
     before: Annotated[str | None, typer.Option("--before", help="Only runs older than this one.")] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, max=200, help="At most so many.")] = 50,
 ) -> None:
-    """Which runs there are: what is not asleep, and the next to wake."""
+    """List runs: what is not asleep, and the next to wake."""
     from torpor import clock
     from torpor.cli import render
     from torpor.core.run import State
@@ -66,10 +66,10 @@ def ps(
     if everything or state or program or before:
         wanted = [states[state]] if state is not None else None
         runs = asked(store, lambda client: client.list(states=wanted, program=program, limit=limit, before=before))
-        last = f"next: torpor ps --all --before {runs[-1].run}" if len(runs) == limit else ""
+        last = [f"next: torpor ps --all --before {runs[-1].run}"] if len(runs) == limit else []
         answered(
             {"runs": _documents(list(runs)), "more": len(runs) == limit},
-            lambda screen: [*render.runs_table(screen, runs, clock.wall()), *filter(None, [last])] if runs else ["No such run."],
+            lambda screen: [*render.runs_table(screen, runs, clock.wall()), *last] if runs else ["No such run."],
             as_json=as_json,
         )
         return
@@ -84,12 +84,12 @@ def _documents(values: Any) -> Any:
 
 
 def show(
-    run: Annotated[str, typer.Argument(help="A run's id, or its letters alone.")],
+    run: Annotated[str, typer.Argument(metavar="RUN", help="A run's id, or its letters alone.")],
     store: Store = None,
     as_json: Json = False,
     entries: Annotated[int, typer.Option("--entries", min=1, help="So many lines of its story.")] = 20,
 ) -> None:
-    """One run: its state and why, its waits, its effects, what happened."""
+    """Show one run: why it is where it is, and what happened."""
     from torpor.cli import render
 
     found = asked(store, lambda client: client.show(run))
@@ -97,11 +97,11 @@ def show(
 
 
 def inbox(
-    wait: Annotated[str | None, typer.Argument(help="One wait, to read it in full.")] = None,
+    wait: Annotated[str | None, typer.Argument(metavar="WAIT", help="One wait, to read it in full.")] = None,
     store: Store = None,
     as_json: Json = False,
 ) -> None:
-    """What needs a person, and the commands that decide it."""
+    """List what needs a person, or read one wait in full."""
     from torpor import clock
     from torpor.cli import render
 
@@ -121,12 +121,16 @@ def doctor(
         bool, typer.Option("--reset-clock", help="Bring stored times that are ahead of a clock set right back to it.")
     ] = False,
 ) -> None:
-    """What is wrong or stuck, and whether it is safe to stop now. Exit code 7 if there are errors."""
+    """Say what is wrong or stuck, and if it is safe to stop now.
+
+    Exit code 7 if there are errors.
+    """
     from torpor.cli import render
 
     if reset_clock:
         changed = asked(store, lambda client: client.reset_clock())
-        answered({"changed": changed}, lambda _: [f"{changed} stored times brought back to this machine's clock"], as_json=as_json)
+        said = f"{changed} stored times brought back to this machine's clock"
+        answered({"changed": changed}, lambda _: [said], as_json=as_json)
         return
     found = asked(store, lambda client: client.doctor(check=True if check else None))
     answered(

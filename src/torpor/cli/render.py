@@ -49,7 +49,7 @@ def next_text(line: RunLine, now: int) -> str:
 _RUN_COLUMNS = [
     Column("RUN", fixed=True),
     Column("PROGRAM"),
-    Column("STATE", least=24),
+    Column("STATE", least=30),
     Column("SINCE", least=6, right=True),
     Column("NEXT"),
 ]
@@ -115,9 +115,7 @@ def inbox_lines(screen: Screen, inbox: Inbox) -> Iterator[str]:
     ]
     yield from screen.table(columns, rows, [_item_word(item) for item in inbox.items])
     first = inbox.items[0]
-    yield f"next: torpor inbox {first.wait:<16} read it in full"
-    for command, says in verbs(first):
-        yield f"      {command:<{17 + len('torpor inbox')}}{says}".rstrip()
+    yield from _pasteable([(f"torpor inbox {first.wait}", "read it in full"), *verbs(first)])
 
 
 def _item_word(item: InboxItem) -> str:
@@ -164,8 +162,14 @@ def item_lines(screen: Screen, item: InboxItem, now: int) -> Iterator[str]:
     for name, value in (content.get("more") or {}).items():
         yield from _field_lines(name, value)
     yield ""
-    for n, (command, says) in enumerate(verbs(item)):
-        yield f"{'next: ' if n == 0 else '      '}{command}{f'   {says}' if says else ''}"
+    yield from _pasteable(verbs(item))
+
+
+def _pasteable(commands: Sequence[tuple[str, str]]) -> Iterator[str]:
+    """Yield commands that can be pasted, and beside each what it means."""
+    width = max(len(command) for command, _ in commands)
+    for n, (command, says) in enumerate(commands):
+        yield f"{'      ' if n else 'next: '}{command:<{width}}   {says}".rstrip()
 
 
 def _field_lines(name: str, value: Any) -> Iterator[str]:
@@ -183,7 +187,8 @@ def shown_lines(screen: Screen, run: RunShown, *, entries: int) -> Iterator[str]
     reached = next_text(line, run.at)
     since = duration(run.at - line.since_at)
     following = f"   {reached}" if reached not in {"-", "no date"} else ""
-    yield f"{screen.glyph(word_of(line))} {screen.state(word_of(line), clean(state_text(line)))}   since {since}{following}"
+    yield f"{screen.glyph(word_of(line))} {screen.state(word_of(line), clean(state_text(line)))}"
+    yield f"  since {since}{following}"
     yield ""
     if run.life:
         began, ended = moment(run.life[0].began_at, run.at), moment(run.life[-1].ended_at, run.at)

@@ -14,17 +14,22 @@ from torpor.cli.deciding import closest
 from torpor.cli.documents import write
 from torpor.cli.driving import INTERRUPTED, Driver, log_to_stderr
 from torpor.cli.feed import Feed
+from torpor.cli.options import value_of
 from torpor.cli.screen import Screen
 from torpor.errors import Conflict, NeedsPerson, NotFound, UsageError
 from torpor.runtime import load_app, opened
 from torpor.store import values
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
     from torpor.client import Client
     from torpor.engine.queries.people import InboxItem
     from torpor.sdk.app import App
 
 TIMED_OUT = 124
+_LATE = b""
+"""In the place of a result: it did not come in time. No stored body is empty."""
 
 
 class Wanted(NamedTuple):
@@ -54,20 +59,14 @@ async def run_here(wanted: Wanted, url: str, out: IO[str], *, as_json: bool) -> 
             feed.only = "-" if as_json else started.run_id
             if not started.created and not as_json:
                 screen.say(f"{started.run_id} was started before with this key; it goes on here")
-            ending = asyncio.create_task(_ended(driver.client, feed, started.run_id, wanted, screen))
-            await asyncio.wait([ending, working], return_when=asyncio.FIRST_COMPLETED)
-            if not ending.done():
-                ending.cancel()
-                screen.say(f"{started.run_id} goes on: torpor worker {wanted.app}   and then: torpor show {started.run_id}")
-                return INTERRUPTED if driver.interrupted else 0
-            body = await ending
-        except TimeoutError:
-            screen.say(f"error: {started.run_id} had not ended after {wanted.timeout_seconds:g} seconds")
-            screen.say(f"hint: it goes on: torpor worker {wanted.app}")
-            return TIMED_OUT
+            body = await _unless_stopped(working, _ended(driver.client, feed, started.run_id, wanted, screen))
         finally:
             await driver.finish()
             await feed.finish()
+    if body is _LATE:
+        return _goes_on(screen, started.run_id, wanted, TIMED_OUT)
+    if body is None:
+        return _goes_on(screen, started.run_id, wanted, INTERRUPTED if driver.interrupted else 0)
     result = values.plain(body)
     if as_json:
         write({"run": started.run_id, "state": "completed", "result": result}, out)
@@ -76,6 +75,27 @@ async def run_here(wanted: Wanted, url: str, out: IO[str], *, as_json: bool) -> 
         out.write(json.dumps(result, ensure_ascii=False, indent=None if simple else 2) + "\n")
         out.flush()
     return 0
+
+
+async def _unless_stopped(working: asyncio.Task[None], waiting: Coroutine[Any, Any, bytes]) -> bytes | None:
+    """Return what is waited for, or None if the worker was told to stop before."""
+    ending = asyncio.create_task(waiting)
+    await asyncio.wait([ending, working], return_when=asyncio.FIRST_COMPLETED)
+    if ending.done():
+        try:
+            return await ending
+        except TimeoutError:
+            return _LATE
+    ending.cancel()
+    await working
+    return None
+
+
+def _goes_on(screen: Screen, run: str, wanted: Wanted, code: int) -> int:
+    """Say that the run is still there, and how it goes on."""
+    why = f"had not ended after {wanted.timeout_seconds:g} seconds; it " if code == TIMED_OUT else ""
+    screen.say(f"{run} {why}goes on with: torpor worker {wanted.app}   and is seen with: torpor show {run}")
+    return code
 
 
 def _check_program(app: App, wanted: Wanted) -> None:
@@ -111,11 +131,12 @@ async def _ask_all(client: Client, run: str, wanted: Wanted, screen: Screen) -> 
             continue
         try:
             item = await client.wait(wait.wait)
-        except NotFound:
+        except (Conflict, NotFound):
             continue  # decided meanwhile
         if not wanted.asks or not (sys.stdin.isatty() and sys.stderr.isatty()):
             command = render.verbs(item)[0][0]
-            raise NeedsPerson(f"{run} needs a person: {item.asks} {item.what}", hint=f"{command}   and then the same command, with --key, or torpor worker")
+            hint = f"{command}   then torpor worker {wanted.app} goes on with it"
+            raise NeedsPerson(f"{run} needs a person: {item.asks} {item.what}", hint=hint)
         try:
             await _ask(client, item, wanted, screen)
         except Conflict as first:
@@ -134,17 +155,26 @@ async def _ask(client: Client, item: InboxItem, wanted: Wanted, screen: Screen) 
         else:
             await client.deny(item.wait, by=wanted.by)
         return
-    question = "did it happen? [h]appened, [a]gain, [f]ailed, [l]eave it " if item.asks == "settle" else "[a]gain, [f]ail, [l]eave it "
+    happened = "did it happen? [h]appened, " if item.asks == "settle" else ""
+    question = f"{happened}[a]gain, [f]ailed, [l]eave it "
     said = (await _line(question)).lower()[:1]
     if said == "h" and item.asks == "settle":
-        given = await _line("what did it give back? JSON, empty for nothing: ")
-        await client.answer(item.wait, happened=json.loads(given) if given else None, by=wanted.by)
+        await client.answer(item.wait, happened=await _result(screen), by=wanted.by)
     elif said == "a":
         await client.answer(item.wait, again=True, by=wanted.by)
     elif said == "f":
         await client.answer(item.wait, fail=await _line("why? ") or "a person said so", by=wanted.by)
     else:
         raise NeedsPerson(f"{item.run} needs a person: {item.asks} {item.what}", hint=f"torpor inbox {item.wait}")
+
+
+async def _result(screen: Screen) -> Any:
+    while True:
+        given = await _line("what did it give back? JSON, empty for nothing: ")
+        try:
+            return value_of(given or None, "that")
+        except UsageError as error:
+            screen.say(error.message)
 
 
 async def _line(question: str) -> str:

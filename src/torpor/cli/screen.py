@@ -36,10 +36,10 @@ _GLYPHS = {
     "failed": ("✕", "x", "red"),
     "unknown": ("?", "?", "bold magenta"),
     "completed": ("✓", "+", ""),
-    "cancelled": ("–", "-", "dim"),
+    "cancelled": ("\u2013", "-", "dim"),
 }
 """Each display word: its glyph, its ASCII glyph, its colour (page.md, section 3)."""
-_ASCII = str.maketrans({"…": "~", "–": "-", "—": "-", "·": "."})
+_ASCII = str.maketrans({"…": "~", "\u2013": "-", "—": "-", "·": "."})
 
 
 @dataclass(frozen=True, slots=True)

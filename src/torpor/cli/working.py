@@ -17,15 +17,18 @@ def worker(
     store: Store = None,
     name: Annotated[str | None, typer.Option("--name", show_default=False, help="For people. [made up]")] = None,
     concurrency: Annotated[
-        int | None, typer.Option("--concurrency", min=1, envvar="TORPOR_CONCURRENCY", show_default=False, help="Runs at once. [500]")
+        int | None, typer.Option("--concurrency", min=1, show_default=False, help="Runs at once. [500]")
     ] = None,
     until_idle: Annotated[bool, typer.Option("--until-idle", help="End when nothing is ready or soon due.")] = False,
     lease_seconds: Annotated[
         float | None,
-        typer.Option("--lease-seconds", min=1.0, envvar="TORPOR_LEASE_SECONDS", show_default=False, help="[45]"),
+        typer.Option("--lease-seconds", min=1.0, show_default=False, help="A lease's length. [45]"),
     ] = None,
 ) -> None:
-    """Work on an app's runs, with a waker beside, until SIGTERM or Ctrl-C: both drain first."""
+    """Work on an app's runs until told to stop.
+
+    A worker and a waker in one process. SIGTERM and Ctrl-C drain: effects end, runs are given back.
+    """
     import asyncio
 
     from torpor.cli.serving import serve
@@ -38,15 +41,18 @@ def worker(
 
 def run(
     app: File,
-    program: Annotated[str, typer.Argument(help="The program's name.")],
-    value: Annotated[str | None, typer.Argument(metavar="[INPUT]", help="JSON, @FILE or - for standard input.")] = None,
+    program: Annotated[str, typer.Argument(metavar="PROGRAM", help="The program's name.")],
+    value: Annotated[str | None, typer.Argument(metavar="INPUT", help="JSON, @FILE or - for standard input.")] = None,
     store: Store = None,
     as_json: Json = False,
     key: Annotated[str | None, typer.Option("--key", help="The same key goes on with the same run.")] = None,
-    timeout: Annotated[float | None, typer.Option("--timeout", min=0.0, help="Stop waiting after so many seconds (code 124).")] = None,
+    timeout: Annotated[float | None, typer.Option("--timeout", min=0.0, help="Wait so many seconds (code 124).")] = None,
     by: By = None,
 ) -> None:
-    """Start a run, work here until it ends, and print its result. Asks in the terminal when it needs a person."""
+    """Start a run, work here until it ends, and print its result.
+
+    It asks in the terminal when it needs a person; elsewhere it stops with exit code 5.
+    """
     import asyncio
 
     from torpor.cli.running import Wanted, run_here
@@ -61,12 +67,15 @@ def run(
 
 
 def dev(
-    app: Annotated[str | None, typer.Argument(metavar="APP.py", help="A file or a module; APP.py:app names one of several.")] = None,
+    app: Annotated[str | None, typer.Argument(metavar="APP.py", help="A file or module. [the only app here]")] = None,
     store: Store = None,
     as_json: Annotated[bool, typer.Option("--json", help="JSON lines on standard output.")] = False,
     name: Annotated[str, typer.Option("--name", help="The worker's name, for people.")] = "w1",
 ) -> None:
-    """Worker and waker in one process, reloaded when the code changes. Ctrl-C stops it; runs stay asleep in the store."""
+    """Work on an app's runs here, and reload when its code changes.
+
+    A worker and a waker in one process. Ctrl-C stops it; runs stay asleep in the store and wake when it comes back.
+    """
     import asyncio
 
     from torpor.cli.developing import choose_app, develop, start_again

@@ -97,7 +97,10 @@ class Proposal:
     @property
     def has_intent(self) -> bool:
         """Whether it must be refused once cancel was asked (G12): it makes an effect possible, or is one itself."""
-        return self.transactional or any(entry.kind is Kind.INTENT for entry in self.entries)
+        for entry in self.entries:  # a plain loop: this is asked of every step
+            if entry.kind is Kind.INTENT:
+                return True
+        return self.transactional
 
     @property
     def hot(self) -> bool:
@@ -125,7 +128,10 @@ def broken_rule(proposal: Proposal) -> str | None:
         return "G3: a commit without an entry cannot be told apart from its repetition"
     if proposal.after is not State.RUNNING and not may_follow(State.RUNNING, proposal.after):
         return f"G1: a running run cannot become {proposal.after.word}"
-    checkpoints = sum(entry.kind is Kind.CHECKPOINT for entry in proposal.entries)
+    checkpoints = 0
+    for entry in proposal.entries:
+        if entry.kind is Kind.CHECKPOINT:
+            checkpoints += 1
     if checkpoints != (proposal.state_body is not None):
         return "G9: a checkpoint's entry and its state travel together"
     return None

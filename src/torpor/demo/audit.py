@@ -162,7 +162,10 @@ def report(title: str, findings: list[Finding]) -> str:
         counts.update(finding.counts)
     lines = [f"# Audit of {_quoted(title)}", ""]
     size, length = sum(one.size for one in findings), sum(one.lines for one in findings)
-    lines += [f"{len(findings)} files, {length:,} lines, {size:,} bytes, {sum(counts.values()):,} remarks.", ""]
+    lines += [
+        f"{counted(len(findings), 'file')}, {counted(length, 'line')}, {counted(size, 'byte')}, {_remarks(findings)}.",
+        "",
+    ]
     if counts:
         lines += ["| What | How often |", "|---|---:|"]
         lines += [f"| {what} | {count:,} |" for what, count in counts.most_common()] + [""]
@@ -171,11 +174,20 @@ def report(title: str, findings: list[Finding]) -> str:
         lines += ["## Could not be looked at", "", *(f"- {_quoted(one.name)}: {one.trouble}" for one in unread), ""]
     most = sorted((one for one in findings if one.total), key=lambda one: (-one.total, one.name))
     for one in most[:50]:
-        lines += [f"## {_quoted(one.name)}", "", f"{one.lines:,} lines, {one.total:,} remarks.", ""]
+        lines += [f"## {_quoted(one.name)}", "", f"{counted(one.lines, 'line')}, {_remarks([one])}.", ""]
         lines += [f"- line {line}: {what}{f' ({which})' if which else ''}" for line, what, which in one.first]
         more = one.total - len(one.first)
         lines += [f"- and {more:,} more", ""] if more > 0 else [""]
     return "\n".join(lines)
+
+
+def counted(number: int, what: str) -> str:
+    """Return a number with its noun: `1 file`, `2,000 files`."""
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
+
+
+def _remarks(findings: list[Finding]) -> str:
+    return counted(sum(one.total for one in findings), "remark")
 
 
 def _quoted(text: str) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import torpor
-from torpor.demo.audit import HEAD_BYTES, is_binary, spoken
+from torpor.demo.audit import HEAD_BYTES, counted, is_binary, spoken
 from torpor.errors import NotFound, UsageError
 
 if TYPE_CHECKING:
@@ -101,13 +101,9 @@ def _notes(found: int, seen: int, binary: int, unreadable: int, unlisted: int) -
         total = f"more than {MOST_SEEN:,}" if seen > MOST_SEEN else f"{seen:,}"
         notes.append(f"the first {found} text files of {total} files")
     if binary:
-        notes.append(f"{binary} binary {_files(binary)} skipped")
+        notes.append(f"{counted(binary, 'binary file')} skipped")
     if unreadable:
-        notes.append(f"{unreadable} {_files(unreadable)} cannot be read, skipped")
+        notes.append(f"{counted(unreadable, 'file')} cannot be read, skipped")
     if unlisted:
-        notes.append(f"{unlisted} {'folder' if unlisted == 1 else 'folders'} cannot be listed, skipped")
+        notes.append(f"{counted(unlisted, 'folder')} cannot be listed, skipped")
     return notes
-
-
-def _files(count: int) -> str:
-    return "file" if count == 1 else "files"

@@ -51,10 +51,11 @@ class Place(NamedTuple):
     def shown(self) -> str:
         """The store's URL without its password."""
         parts = urlsplit(self.url)
-        if parts.password is None:
+        if parts.scheme == "sqlite" or not parts.netloc:
             return self.url
-        host = parts.netloc.rpartition("@")[2]
-        return urlunsplit(parts._replace(netloc=f"{parts.username}@{host}"))
+        user, at, host = parts.netloc.rpartition("@")
+        query = "&".join(part for part in parts.query.split("&") if not part.startswith(("password=", "sslpassword=")))
+        return urlunsplit(parts._replace(netloc=user.partition(":")[0] + at + host, query=query))
 
     def tidy(self, names: list[str]) -> None:
         """Remove logs and counts, when nothing went wrong and nobody wants to read them."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from torpor import clock
 from torpor.client import Client
 from torpor.demo import asking
+from torpor.demo.audit import counted
 from torpor.demo.crew import Crew
 from torpor.demo.folder import read_folder
 from torpor.demo.place import cancel_unfinished, refuse_others, taken
@@ -35,6 +36,7 @@ LEASE_SECONDS = 5.0
 """Shorter than a worker's usual 45 s, so that a frozen one is over soon."""
 MOST_SECONDS = 180.0
 INTERRUPTED = 130
+TERMINATED = 143
 
 
 def command(
@@ -45,7 +47,7 @@ def command(
     keep: bool = False,
     lease_seconds: float = LEASE_SECONDS,
 ) -> int:
-    """Run the demo and return its exit code: 0 if everything was proven, 1 if not, 130 after Ctrl-C.
+    """Run the demo and return its exit code: 0 if everything was proven, 1 if not, 130 after Ctrl-C, 143 after SIGTERM.
 
     `path`: the folder to audit, or None for torpor's own source. `store`: a URL, or None for an empty SQLite file in
     `.torpor`. `json`: say nothing but one JSON object on standard output. `keep`: leave the workers' logs and the
@@ -56,9 +58,9 @@ def command(
     try:
         with taken(store) as place, _log_kept(place.log_of("demo")):
             return asyncio.run(_whole(folder, place, screen, lease_seconds, as_json=json, keep=keep))
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, asyncio.CancelledError) as end:
         screen.close(["interrupted: the demo's processes are ended, the run stays in the store as it was"])
-        return INTERRUPTED
+        return INTERRUPTED if isinstance(end, KeyboardInterrupt) else TERMINATED
 
 
 async def _whole(
@@ -128,10 +130,8 @@ def _end_on_sigterm() -> None:
 
 
 def _sentence(folder: Folder) -> str:
-    count = len(folder.files)
-    files = "1 file" if count == 1 else f"{count} files"
-    whose = f"{files} of {folder.title}"
-    return f"torpor demo: audits {whose}, kills a worker and freezes another. No key, no network."
+    files = counted(len(folder.files), "file")
+    return f"torpor demo: audits {files} of {folder.title}, kills a worker and freezes another. No key, no network."
 
 
 def _complain(proof: Proof, story: Story, run: RunRow, report: Path) -> None:

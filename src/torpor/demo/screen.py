@@ -189,7 +189,7 @@ class Drawn:
 
     def _run_line(self) -> Text:
         name, done, of = self._run
-        line = self._labelled("run", Text(f"{name} "))
+        line = self._labelled("run", Text(name)).append(" ")
         tail = f"  {done}/{of} files  {self._word}"
         room = self.console.width - line.cell_len - len(tail) if self.console.is_terminal else STRIP_WIDTH
         for cell in self._strip.cells(max(8, min(STRIP_WIDTH, room))):

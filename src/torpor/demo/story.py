@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from torpor.demo.folder import Folder
     from torpor.demo.place import Place
     from torpor.demo.screen import Screen
-    from torpor.store.protocol import Tx
+    from torpor.store.protocol import Store, Tx
     from torpor.store.rows import RunRow, WaitRow
 
 WORKERS = ("w1", "w2", "w3")
@@ -175,7 +175,7 @@ class Story:
         await self._crew.event(_held("confirm"))
         holder = await self._holder()
         await self._remember()
-        frozen_at, taken = await self._frozen(holder, lease_seconds)
+        frozen_at, taken = await self.frozen_until_taken(holder, lease_seconds)
         away = taken["at"] - frozen_at
         self._took_over()
         self._screen.event(f"{taken['who']} took over after {away:.1f} s: a lease is {lease_seconds:g} s, and was over")
@@ -192,11 +192,11 @@ class Story:
         )
         await self._resumed(taken["at"])
 
-    async def _frozen(self, holder: Member, lease_seconds: float) -> tuple[float, Event]:
+    async def frozen_until_taken(self, holder: Member, lease_seconds: float) -> tuple[float, Event]:
         """Freeze until another one has the run. A process frozen in a transaction stops everybody: then, again."""
         for _ in range(FREEZES):
             frozen_at, self._victim = self._crew.freeze(holder), holder
-            if await self._can_write():
+            if await writable(self._store):
                 self._screen.event(f"{holder.name} SIGSTOP in a step: it holds the run and does nothing", "red")
                 with suppress(TimeoutError):
                     taken = await self._crew.event(self._taken_after(frozen_at), seconds=3 * lease_seconds + 5)
@@ -205,13 +205,6 @@ class Story:
             self._crew.thaw(holder)
             await asyncio.sleep(LOOK_SECONDS)
         raise TorporError(f"{holder.name} could not be frozen {FREEZES} times without stopping the whole store")
-
-    async def _can_write(self) -> bool:
-        writing = asyncio.ensure_future(self._store.transact(lambda tx: tx.now()))
-        done, _ = await asyncio.wait([writing], timeout=WRITE_SECONDS)
-        if not done:
-            writing.add_done_callback(lambda done: done.cancelled() or done.exception())
-        return bool(done)
 
     # act three
 
@@ -304,6 +297,15 @@ class Story:
         """Return the process that holds the run, as the store knows it."""
         pid = await self._store.transact(_pid, self.run_id)
         return self._crew.by_pid(pid)
+
+
+async def writable(store: Store, within_seconds: float = WRITE_SECONDS) -> bool:
+    """Whether a transaction that writes gets its turn in time."""
+    writing = asyncio.ensure_future(store.transact(lambda tx: tx.now()))
+    done, _ = await asyncio.wait([writing], timeout=within_seconds)
+    if not done:  # it comes to its end once the turn is free
+        writing.add_done_callback(lambda late: late.cancelled() or late.exception())
+    return bool(done)
 
 
 def _held(kind: str) -> Any:

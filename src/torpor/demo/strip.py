@@ -53,6 +53,8 @@ class Strip:
     def cells(self, width: int, slice_seconds: float = 0.25) -> list[Cell]:
         """Return at most `width` cells; each stands for a slice of time, a longer one if they would not fit."""
         kept = self._stretches[-max(1, width) :]
+        if not kept:
+            return []
         ends = [began for _, began in kept[1:]] + [self._now]
         seconds = [end - began for (_, began), end in zip(kept, ends, strict=True)]
         while True:

@@ -60,6 +60,8 @@ def commit(tx: Tx, proposals: Sequence[Proposal], *, lease_micros: int = LEASE_M
     leaves = [p for p in going if p.after is not State.RUNNING]
     if stays and leaves:
         tx.fence_order([p.run_id for p in leaves], [p.run_id for p in going])
+    if stays and not leaves and all(p.hot for p in stays):
+        tx.alone()  # one statement, one round trip, one fsync
     kept = tx.append([_append(p) for p in stays], lease_micros=lease_micros) if stays else {}
     left = tx.leave([_leave(p) for p in leaves]) if leaves else {}
     if left:

@@ -82,7 +82,7 @@ def decide(tx: Tx, decision: Decision) -> WaitRow:
     try:
         return waits.answer(tx, run_id, seq, decision.body, kinds=frozenset({decision.kind})).wait
     except (Conflict, NotFound) as refused:
-        raise _first(tx, run_id, entry, refused) from None
+        raise who_was_first(tx, run_id, entry, refused) from None
 
 
 def _check_digest(tx: Tx, name: str, entry: Stored, digest: str) -> None:
@@ -95,7 +95,7 @@ def _check_digest(tx: Tx, name: str, entry: Stored, digest: str) -> None:
         )
 
 
-def _first(tx: Tx, run_id: int, entry: Stored, refused: Conflict | NotFound) -> Conflict | NotFound:
+def who_was_first(tx: Tx, run_id: int, entry: Stored, refused: Conflict | NotFound) -> Conflict | NotFound:
     """Say who was first, when, and what they decided, as far as the store still knows it."""
     name = wait_name(run_id, entry.seq)
     row = next((w for w in tx.waits([run_id], over=True) if w.seq == entry.seq), None)

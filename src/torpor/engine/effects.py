@@ -5,6 +5,7 @@ The gate is the last look before an effect starts; `core.effect.gate` decides on
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from torpor.core.journal import Entry, Kind
@@ -29,20 +30,20 @@ def look(tx: Tx, ids: Sequence[int]) -> dict[int, Lease]:
 
 def commit_with(
     tx: Tx, proposal: Proposal, key: str, function: Callable[[Any], bytes], *, lease_micros: int = LEASE_MICROS
-) -> Reply:
+) -> tuple[Proposal, Reply]:
     """Run a transactional effect inside the transaction that records its outcome: both happen or neither (G6).
 
     The lease is locked and the fence asked before the author's writes; `function` gets the lent connection and returns
-    the outcome's body. What it raises rolls everything back.
+    the outcome's body; the proposal comes back with it. What it raises rolls everything back.
     """
     lease = tx.leases([proposal.run_id], lock=True).get(proposal.run_id)
     reason = fence(lease, token=proposal.token, epoch=proposal.epoch, head=proposal.head, has_intent=True)
     if lease is None or reason is not Fence.HOLDS:
-        return Reply(tx.now(), lease.flags if lease is not None else Flag.NONE, State.RUNNING, reason)
+        return proposal, Reply(tx.now(), lease.flags if lease is not None else Flag.NONE, State.RUNNING, reason)
     with tx.lend() as connection:
         body = function(connection)
-    proposal.entries = [*proposal.entries, Entry(Kind.OUTCOME, key, body)]
-    return commit(tx, [proposal], lease_micros=lease_micros)[0]
+    whole = replace(proposal, entries=[*proposal.entries, Entry(Kind.OUTCOME, key, body)])  # anew: this may be run again
+    return whole, commit(tx, [whole], lease_micros=lease_micros)[0]
 
 
 def settle_late(tx: Tx, run_id: int, seq: int, answer: bytes) -> bool:

@@ -19,14 +19,19 @@ SWEEP = 500
 
 
 def signal(tx: Tx, signals: Sequence[NewSignal]) -> list[Kept]:
-    """Keep signals for runs and wake those that wait. An equal key is one signal, however often it comes."""
-    kept = tx.add_signals(signals)
-    woken = {s.run_id for s, fate in zip(signals, kept, strict=True) if fate is Kept.NEW}
-    if woken:
-        tx.hint("ready")
-        for run_id in woken:
-            tx.hint(f"run:{run_id}")
-    return kept
+    """Keep signals for runs and wake those that wait. An equal key is one signal, however often it comes.
+
+    A transaction of its own: it is committed with its one statement.
+    """
+    tx.alone()
+    return _keep(tx, signals)
+
+
+def _keep(tx: Tx, signals: Sequence[NewSignal]) -> list[Kept]:
+    tx.hint("ready")
+    for run_id in {s.run_id for s in signals}:
+        tx.hint(f"run:{run_id}")
+    return tx.add_signals(signals)
 
 
 class Decided(NamedTuple):
@@ -101,6 +106,6 @@ def deliver(tx: Tx, *, limit: int = SWEEP) -> int:
     if not messages:
         return 0
     in_order = sorted(messages, key=lambda message: (message.target, message.id))
-    signal(tx, [NewSignal(m.target, m.name, m.body, m.key, f"run:{m.run_id}") for m in in_order])
+    _keep(tx, [NewSignal(m.target, m.name, m.body, m.key, f"run:{m.run_id}") for m in in_order])
     tx.drop_messages([message.id for message in messages])
     return len(messages)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from torpor.core.commit import NewWait, Proposal
 from torpor.core.journal import Kind
 from torpor.core.lease import Fence
+from torpor.core.wait import WaitKind
 from torpor.worker.draft import TITLE_LETTERS, Draft
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
     from torpor.core.commit import NewMessage
     from torpor.core.journal import Entry
-    from torpor.core.wait import WaitKind
     from torpor.engine.commit import Reply
     from torpor.worker.endings import Last
     from torpor.worker.executor import Executor
@@ -99,6 +99,8 @@ class Commits:
         if turn is not None and turn.notes:
             notes, turn.notes = turn.notes, []
             self.draft = Draft(notes).before(self.draft)
+        if self.draft.closes:
+            self._withdraw_answered()
         self._sent, self.draft = self.draft, Draft()
         sent, lease = self._sent, executor.lease
         proposal = Proposal(
@@ -136,30 +138,49 @@ class Commits:
         if reply.refused is Fence.LOST:
             executor.lost("the lease was lost")
         elif reply.refused is not None or reply.answered or reply.early:
-            self._put_back(reply)
+            self._put_back(proposal, reply)
             executor.refused(reply)
         else:
             executor.committed(proposal, reply)
         if self._alone:
             self.submit()
 
-    def _put_back(self, reply: Reply) -> None:
+    def _put_back(self, proposal: Proposal, reply: Reply) -> None:
         sent, self._sent = self._sent, Draft()
-        if (
-            reply.refused is not None
-        ):  # cancel was asked: of calls that ended the results are kept, nothing else goes on
+        self._executor.bodies.new[:0] = proposal.blobs
+        if reply.refused is not None:  # cancel was asked: results of calls that ended are kept, nothing else goes on
             self.draft, self.last = sent.only_results().before(self.draft), None
             return
         if self._parking:
             self.last, self._parking = None, False
-        if reply.answered:  # a person was first: the wait is looked at again before anything is consumed or closed
-            consuming = self._executor.consuming
-            sent.entries = [e for e in sent.entries if not (e.kind is Kind.CONSUMED and e.key == consuming)]
-            sent.closes = ()
+        if reply.answered:
+            self._forget_expiry(sent)
         self.draft = sent.before(self.draft)
+
+    def _forget_expiry(self, sent: Draft) -> None:
+        """A person was first: if the draft says that their wait expired, that goes; the decision is consumed instead."""
+        executor = self._executor
+        wait = executor.progress.waiting.get(executor.consuming or "")
+        if wait is None or wait.kind is not WaitKind.APPROVAL:
+            return
+        place = next(n for n, e in enumerate(sent.entries, 1) if e.kind is Kind.CONSUMED and e.key == wait.key)
+        del sent.entries[place - 1]
+        sent.waits = [w._replace(seq=w.seq - 1) if w.fresh and w.seq > place else w for w in sent.waits]
+        sent.closes = [(slot, seq) for slot, seq in sent.closes if slot != wait.slot]
+        executor.consuming = None
+
+    def _withdraw_answered(self) -> None:
+        """A wait that was answered before the code's withdrawal of it became durable is over, and its answer is not used."""
+        rows = self._executor.rows
+        answered = [slot for slot, _ in self.draft.closes if slot in rows and rows[slot].answered_at is not None]
+        if answered:
+            self.draft.closes = [(slot, seq) for slot, seq in self.draft.closes if slot not in answered]
+            self.draft.over = [*self.draft.over, *answered]
 
     def take_back(self) -> None:
         """Take the last proposal back: the effect it carried raised, nothing was written."""
+        if self._under_way is not None:
+            self._executor.bodies.new[:0] = self._under_way.blobs
         self._under_way = None
         self._submitted = False
         self.draft, self._sent = self._sent.before(self.draft), Draft()

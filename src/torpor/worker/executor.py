@@ -148,7 +148,10 @@ class Executor:
         turn = self.turn
         if self.ended or turn is None or turn.reading or self.commits.last is not None:
             return
-        if turn.diverged is not None:
+        if self.progress.only_steps and not (turn.diverged or self.cancelling or self.draining or turn.main.done()):
+            if self.commits.draft.entries:  # most of what happens: steps run, and one of them ended
+                self.commits.submit()
+        elif turn.diverged is not None:
             self._diverged(turn.diverged)
         elif self.cancelling:
             self._cancel()
@@ -237,7 +240,6 @@ class Executor:
         elif reply.early:
             self.worker.loop.call_later(LINGER_SECONDS, self.resubmit)
         else:
-            self.consuming = None
             self.worker.look_at(self)
 
     def resubmit(self) -> None:

@@ -158,13 +158,13 @@ class Outside:
             return executor.bodies.encode(result, f"the result of {request.name}")
 
         try:
-            reply = await self._store.transact(effects.commit_with, proposal, request.key, effect, lane=Lane.COMMIT)
+            whole, reply = await self._store.transact(effects.commit_with, proposal, request.key, effect, lane=Lane.COMMIT)
         except StoreUnavailable:
             self._worker.loop.call_soon(executor.lost, "the store was lost inside a transactional effect")
         except Exception as error:  # noqa: BLE001 - the author's, rolled back with everything
             self._worker.loop.call_soon(self._raised, executor, call, error)
         else:
-            self._worker.loop.call_soon(executor.commits.committed, proposal, reply)
+            self._worker.loop.call_soon(executor.commits.committed, whole, reply)
 
     def _raised(self, executor: Executor, call: Call, error: Exception) -> None:
         if not executor.ended:

@@ -57,6 +57,11 @@ class Progress:
         return turn is not None and any(request.kind is CallKind.EFFECT for request in turn.open.values())
 
     @property
+    def only_steps(self) -> bool:
+        """Whether steps are under way and nothing else."""
+        return bool(self._steps) and not (self.waiting or self.pending or self.effects.going)
+
+    @property
     def waits(self) -> bool:
         """Whether any wait is open."""
         return bool(self.waiting)

@@ -6,7 +6,8 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from torpor.engine.queries.facts import AHEAD_MICROS, LEASE_MICROS, Facts
+from torpor.engine.queries.facts import AHEAD_MICROS, Facts
+from torpor.engine.queries.fleet import SILENT_MICROS
 from torpor.engine.queries.spoken import duration, plural, size
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ def diagnose(found: Facts, place: Place, gone: frozenset[int]) -> Diagnosis:
 
 
 def _worker(found: Facts, row: WorkerRow, gone: frozenset[int]) -> WorkerLine:
-    silent = found.at - row.seen_at > 2 * LEASE_MICROS
+    silent = found.at - row.seen_at > SILENT_MICROS
     state = "lost" if row.id in gone else "silent" if silent else "answering"
     programs = sorted({found.programs.get(number, "?") for number in json.loads(row.programs)})
     return WorkerLine(row.name, row.pid, state, row.seen_at, found.runs_of.get(row.id, 0), programs)

@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from torpor.core.ids import run_name
-from torpor.core.lease import LEASE_SECONDS
 from torpor.core.replay import shown
 from torpor.core.run import State
 from torpor.core.wait import WaitKind
 from torpor.engine.large import named_blobs, whole
-from torpor.engine.queries.fleet import COUNTED, MOST
+from torpor.engine.queries.fleet import COUNTED, LEASE_MICROS, MOST
 from torpor.engine.queries.people import InboxItem, inbox
 from torpor.store import values
 from torpor.store.rows import RunChange, RunFilter
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from torpor.store.protocol import Tx
     from torpor.store.rows import RunRow, WorkerRow
 
-LEASE_MICROS = round(LEASE_SECONDS * 1_000_000)
 AHEAD_MICROS = 300_000_000
 """A stored time so far ahead of the store's clock says that this clock is wrong, or was (protocol.md, Time going wrong)."""
 OVERDUE_MICROS = 10_000_000

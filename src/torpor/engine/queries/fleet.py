@@ -5,10 +5,12 @@ Two words are for people only: **asleep** is `waiting` without an open wait for 
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from torpor.core.ids import run_name, wait_name
+from torpor.core.lease import LEASE_SECONDS
 from torpor.core.replay import shown
 from torpor.core.run import Flag, State
 from torpor.core.wait import WaitKind
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from torpor.core.journal import Stored
     from torpor.core.lease import Lease
     from torpor.store.protocol import Tx
-    from torpor.store.rows import ProgramRow, RunRow, StateRow, WaitRow
+    from torpor.store.rows import ProgramRow, RunRow, StateRow, WaitRow, WorkerRow
 
 MOST = 200
 """No list is longer."""
@@ -31,6 +33,9 @@ COUNTED = 10_000
 """Counts end here; beyond it is "more than"."""
 NEXT_TO_WAKE = 5
 _EVER = 2**62
+LEASE_MICROS = round(LEASE_SECONDS * 1_000_000)
+SILENT_MICROS = 2 * LEASE_MICROS
+"""A worker that was not heard of for so long is not counted on."""
 WORDS = {
     State.READY: "ready",
     State.RUNNING: "running",
@@ -85,8 +90,11 @@ class Fleet:
     counted_to: int = COUNTED
 
 
-def fleet(tx: Tx, *, limit: int = 50, ended: int = 3) -> Fleet:
-    """Return what is not asleep, the next to wake, and the runs that ended last; people's first (page.md, section 5)."""
+def fleet(tx: Tx, *, gone: frozenset[int] = frozenset(), limit: int = 50, ended: int = 3) -> Fleet:
+    """Return what is not asleep, the next to wake, and the runs that ended last; people's first.
+
+    `gone` are the numbers of workers that are proven dead.
+    """
     limit = min(limit, MOST)
     people = sorted({wait.run_id for wait in tx.people_waits(limit=limit)})
     found = dict(tx.get_runs(people))
@@ -97,7 +105,7 @@ def fleet(tx: Tx, *, limit: int = 50, ended: int = 3) -> Fleet:
     past = tx.list_runs(RunFilter([State.COMPLETED, State.FAILED, State.CANCELLED], limit=ended)) if ended else []
     for run in (*active, *asleep, *newest, *past):
         found.setdefault(run.id, run)
-    lines = sorted(run_lines(tx, list(found.values())), key=_rank)
+    lines = sorted(run_lines(tx, list(found.values()), gone=gone), key=_rank)
     counts = {state.word: count for state, count in tx.count_runs(list(State), most=COUNTED).items()}
     listed = sum(line.state == "waiting" for line in lines)
     return Fleet(tx.now(), lines, counts, max(0, counts["waiting"] - listed))
@@ -112,7 +120,13 @@ def _rank(line: RunLine) -> tuple[int, int, int]:
 
 
 def listed(
-    tx: Tx, *, states: Sequence[State] | None = None, program: str | None = None, limit: int = 50, before: int | None = None
+    tx: Tx,
+    *,
+    gone: frozenset[int] = frozenset(),
+    states: Sequence[State] | None = None,
+    program: str | None = None,
+    limit: int = 50,
+    before: int | None = None,
 ) -> list[RunLine]:
     """Return the newest runs that pass a filter. Raises UsageError for an unknown program."""
     programs = None
@@ -123,10 +137,10 @@ def listed(
             has = ", ".join(sorted({row.name for row in known})) or "none yet"
             raise UsageError(f'no program named "{program}" (the store has: {has})')
     rows = tx.list_runs(RunFilter(list(states) if states is not None else None, programs, before, min(limit, MOST)))
-    return run_lines(tx, rows)
+    return run_lines(tx, rows, gone=gone)
 
 
-def run_lines(tx: Tx, runs: Sequence[RunRow]) -> list[RunLine]:
+def run_lines(tx: Tx, runs: Sequence[RunRow], *, gone: frozenset[int] = frozenset()) -> list[RunLine]:
     """Return a line for each run, in order. Everything is read in a few batches."""
     ids = sorted(run.id for run in runs)
     leases = tx.leases([run.id for run in runs if run.state is State.RUNNING]) if ids else {}
@@ -136,9 +150,11 @@ def run_lines(tx: Tx, runs: Sequence[RunRow]) -> list[RunLine]:
     heads = {run.id: leases[run.id].head if run.id in leases else run.head for run in runs}
     places = [(run_id, head) for run_id, head in heads.items() if head]
     places += [(w.run_id, w.seq) for rows in waits.values() for w in rows if w.kind.for_person]
+    open_runs = any(run.state in {State.READY, State.RUNNING} for run in runs)
     reading = _Reading(
         {row.id: row for row in tx.programs()},
-        {row.id: row.name for row in tx.workers()} if leases else {},
+        {row.id: row for row in tx.workers()} if open_runs else {},
+        gone,
         leases,
         waits,
         tx.entries(sorted(set(places))) if places else {},
@@ -157,7 +173,8 @@ class _Reading:
     """What was read for a batch of runs."""
 
     programs: dict[int, ProgramRow]
-    workers: dict[int, str]
+    workers: dict[int, WorkerRow]
+    gone: frozenset[int]
     leases: dict[int, Lease]
     waits: dict[int, list[WaitRow]]
     entries: dict[tuple[int, int], Stored]
@@ -174,7 +191,7 @@ class _Reading:
         people = [w for w in open_waits if w.kind.for_person]
         cancelling = not run.state.final and Flag.CANCEL in (run.flags | (lease.flags if lease is not None else Flag.NONE))
         turn = self.states[run.id].turn if run.id in self.states else 1
-        worker = self.workers.get(lease.worker, f"worker {lease.worker}") if lease is not None else None
+        worker = self._holder(lease) if lease is not None else None
         display = WORDS.get(run.state) or ("needs you" if people else "asleep")
         next_at, next_is = self._next(run, lease, people)
         return RunLine(
@@ -183,7 +200,7 @@ class _Reading:
             program.version if program is not None else 0,
             run.state.word,
             display,
-            self._reason(run, open_waits, people, f"turn {turn} on {worker}" if worker is not None else ""),
+            self._held(lease, f"turn {turn} on {worker}") if lease is not None else self._reason(run, open_waits, people),
             self._since(run),
             next_at,
             next_is,
@@ -202,9 +219,28 @@ class _Reading:
         opened_at = entry.at if entry is not None else None
         return WaitLine(wait_name(wait.run_id, wait.seq), wait.kind.word, title, opened_at, wait.due_at)
 
-    def _reason(self, run: RunRow, open_waits: Sequence[WaitRow], people: Sequence[WaitRow], running: str) -> str:
-        if run.state is State.RUNNING:
-            return running
+    def _holder(self, lease: Lease) -> str:
+        row = self.workers.get(lease.worker)
+        return row.name if row is not None else f"worker {lease.worker}"
+
+    def _held(self, lease: Lease, where: str) -> str:
+        return f"{where}, which is lost" if lease.worker in self.gone else where
+
+    def _living(self) -> list[WorkerRow]:
+        """Return the workers that are not proven dead and were heard of not long ago."""
+        return [r for r in self.workers.values() if r.id not in self.gone and self.now - r.seen_at < SILENT_MICROS]
+
+    def _unserved(self, run: RunRow) -> str:
+        """Return why nobody takes a ready run, if that is so."""
+        living = self._living()
+        if not living:
+            return "no worker is connected"
+        served = {number for row in living for number in json.loads(row.programs)}
+        return "" if run.program in served else "no worker that lives serves this program"
+
+    def _reason(self, run: RunRow, open_waits: Sequence[WaitRow], people: Sequence[WaitRow]) -> str:
+        if run.state is State.READY:
+            return self._unserved(run)
         if run.state is State.FAILED:
             entry = self.entries.get((run.id, run.head))
             return failure(whole(entry.body, self.packed)) if entry is not None and entry.body else ""

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from torpor.core.ids import run_name, wait_name
+from torpor.core.journal import Kind
 from torpor.core.wait import WaitKind
-from torpor.engine.decisions import find_wait
+from torpor.engine.decisions import find_wait, who_was_first
 from torpor.engine.large import named_blobs, whole
 from torpor.engine.queries.fleet import MOST, asked, first_line
 from torpor.errors import NotFound
@@ -54,12 +55,13 @@ def inbox(tx: Tx, *, limit: int = 100) -> Inbox:
 
 
 def item(tx: Tx, wait: str) -> InboxItem:
-    """Return one wait by its id. Raises NotFound if it is over or answered."""
+    """Return one open wait by its id. Raises NotFound; Conflict, with who decided it, if it is over."""
     run_id, seq = find_wait(tx, wait)
     row = next((w for w in tx.waits([run_id]) if w.seq == seq and w.kind.for_person), None)
     if row is None or row.answered_at is not None:
-        message = f"{wait_name(run_id, seq)} is over, or was never a wait for a person"
-        raise NotFound(message, hint="torpor inbox lists what is open")
+        entry = tx.entries([(run_id, seq)]).get((run_id, seq))
+        missing = NotFound(f"there is no wait {wait_name(run_id, seq)}", hint="torpor inbox lists what is open")
+        raise missing if entry is None or entry.kind is not Kind.WAIT else who_was_first(tx, run_id, entry, missing)
     return _items(tx, [row])[0]
 
 

@@ -37,10 +37,10 @@ class RunShown:
     result: Any
 
 
-def show(tx: Tx, run: str, *, read: int = READ) -> RunShown:
-    """Return a run by its public id. Raises NotFound, UsageError."""
+def show(tx: Tx, run: str, *, gone: frozenset[int] = frozenset(), read: int = READ) -> RunShown:
+    """Return a run by its public id. `gone` are workers proven dead. Raises NotFound, UsageError."""
     row, _ = find_run(tx, run)
-    line = run_lines(tx, [row])[0]
+    line = run_lines(tx, [row], gone=gone)[0]
     entries = tx.journal_tail(row.id, limit=read)
     state = tx.states([row.id])[row.id]
     named = named_blobs([*(entry.body for entry in entries), state.body])

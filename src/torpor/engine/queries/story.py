@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 GIVEN_BACK = ("drained", "yielded")
 """How a note begins with which a worker gave a run back of its own will."""
+_TOLD = ("approve ", "settle ")
 
 
 @dataclass(slots=True)
@@ -89,6 +90,8 @@ def tell(
     teller = _Teller(run, packed, settled, first)
     for entry in entries:
         teller.hear(entry)
+    if run.state.final and entries:
+        teller.close(entries[-1].at)
     teller.story.life = _life(run, entries, teller.slept, now)
     return teller.story
 
@@ -120,6 +123,13 @@ class _Teller:
             self._hear_call(entry, entry.key)
         else:
             self._hear_run(entry)
+
+    def close(self, at: int) -> None:
+        """Take note that the run has ended: what was still asked is withdrawn."""
+        for line in self.story.lines:
+            if line.ended_at is None:
+                line.ended_at = at
+                line.outcome = "withdrawn" if line.outcome in {"asked", "needs you"} else line.outcome
 
     def _say(self, entry: Stored, what: str, outcome: str, *, ended_at: int | None = None, quiet: bool = False) -> StoryLine:
         line = StoryLine(entry.seq, entry.at, what, outcome, ended_at, quiet)
@@ -156,7 +166,8 @@ class _Teller:
         if isinstance(body, dict) and "for" in body:
             why = " or ".join(str(title) for title in body["for"])
             self.slept[entry.seq] = why
-            self._sleeping = self._say(entry, f"slept for {why}", "asleep")
+            told = all(str(title).startswith(_TOLD) for title in body["for"])  # the wait's own line says it
+            self._sleeping = self._say(entry, f"slept for {why}", "asleep", quiet=told)
             return
         title = first_line(str(body.get("title", "trouble"))) if isinstance(body, dict) else "trouble"
         self.slept[entry.seq] = title
@@ -222,6 +233,8 @@ class _Teller:
             failed = entry.kind is Kind.FAILURE
             effect.outcome = "failed" if failed else "done"
             effect.ended_at = line.ended_at = entry.at
+            if line.outcome == "unknown":
+                effect.settled_by = effect.settled_by or "a person"
             line.outcome = effect.outcome + (f", settled by {effect.settled_by}" if effect.settled_by else "")
             if failed:
                 effect.detail = self._error(entry)

@@ -2,7 +2,8 @@
 
 A server has no authorizer, so the borrower gets a cursor that takes one statement at a time and refuses those that end
 a transaction, and afterwards torpor looks: it must be the same transaction, unharmed, and none of torpor's tables
-written to. Names without a schema mean the author's own tables.
+written to. Names without a schema are looked for where the URL, the role or the database says, as in any connection
+of the author's own: torpor's schema is not there.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 LENT_SECONDS = 2.0
 """So long one effect may hold what it locked."""
-_ENTER = f"""SET LOCAL search_path TO "$user", public; SET LOCAL plan_cache_mode TO DEFAULT;
+_ENTER = f"""SET LOCAL search_path TO DEFAULT; SET LOCAL plan_cache_mode TO DEFAULT;
     SET LOCAL enable_hashjoin TO DEFAULT; SET LOCAL enable_mergejoin TO DEFAULT; SET LOCAL enable_seqscan TO DEFAULT;
     SET LOCAL enable_bitmapscan TO DEFAULT; SET LOCAL statement_timeout TO {round(LENT_SECONDS * 1000)}"""
 _LEAVE = "SET LOCAL search_path TO {schema}; SET LOCAL statement_timeout TO DEFAULT"

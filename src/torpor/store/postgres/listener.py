@@ -86,7 +86,9 @@ class PostgresListener:
 
     def _listen(self, seat: Seat) -> None:
         self._probe = _PROBE + secrets.token_hex(4)
-        seat.connection.add_notify_handler(lambda notified: self._noticed(notified.payload))  # those that come in an answer
+        seat.connection.add_notify_handler(
+            lambda notified: self._noticed(notified.payload)
+        )  # those that come in an answer
         seat.connection.execute(f"LISTEN {self._channel}", prepare=False)
         seat.ask("SELECT pg_notify(%(channel)s, %(probe)s)", channel=self._channel, probe=self._probe)
         self._hear(seat)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from torpor.store.rows import NewWorker
 
+_TIMERS = "runs INDEXED BY runs_timer WHERE state = 2 AND due_at IS NOT NULL"
 _LEASE_COLUMNS = "run_id, token, epoch, head, worker, expires_at, flags"
 
 
@@ -98,16 +99,13 @@ class LeaseVerbs(Begun):
 
     def due_runs(self, *, before: int, limit: int) -> list[int]:
         """Return waiting runs whose time has come."""
-        rows = self._db.execute(
-            "SELECT id FROM runs WHERE state = 2 AND due_at IS NOT NULL AND due_at <= ? ORDER BY due_at LIMIT ?",
-            (before, limit),
-        )
+        rows = self._db.execute(f"SELECT id FROM {_TIMERS} AND due_at <= ? ORDER BY due_at LIMIT ?", (before, limit))
         return [row[0] for row in rows]
 
     def next_due(self) -> int | None:
         """Return the least due time of a waiting run."""
-        row = self._db.execute("SELECT min(due_at) FROM runs WHERE state = 2 AND due_at IS NOT NULL").fetchone()
-        return None if row[0] is None else int(row[0])
+        row = self._db.execute(f"SELECT due_at FROM {_TIMERS} ORDER BY due_at LIMIT 1").fetchone()
+        return None if row is None else int(row[0])
 
     def sweep_blobs(self, *, before: int, limit: int) -> int:
         """Remove blobs nobody names."""
