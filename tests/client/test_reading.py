@@ -108,6 +108,20 @@ def test_a_ready_run_says_why_nobody_takes_it(on: Callable[[Check], None]) -> No
     on(check)
 
 
+def test_a_cancelled_run_says_so_before_its_end(on: Callable[[Check], None]) -> None:
+    """Cancel is acknowledged at once, and shown until somebody writes the end."""
+
+    async def check(lab: Lab, client: Client) -> None:
+        started = await client.start("naps", 60.0)
+        await client.cancel(started.run_id)
+        assert (await client.get(started.run_id)).cancelling
+        await lab.settle()
+        line = await client.get(started.run_id)
+        assert (line.shown, line.cancelling) == ("cancelled", False)
+
+    on(check)
+
+
 def test_it_is_not_safe_to_stop_in_an_effect(on: Callable[[Check], None]) -> None:
     """A running run names its turn and worker; an effect between intent and outcome is named by the doctor."""
 
@@ -122,8 +136,6 @@ def test_it_is_not_safe_to_stop_in_an_effect(on: Callable[[Check], None]) -> Non
         assert found.safe_to_stop_text == f"no, slow#1 (keyed) of {started.run_id} is in flight on w1, 0ms"
         assert [worker.state for worker in found.workers] == ["answering"]
         assert (await client.show(started.run_id)).effects[0].outcome == "in flight"
-        await client.cancel(started.run_id)
-        assert (await client.get(started.run_id)).cancelling
         GATE.opened.set()
         await working
         found = await client.doctor()

@@ -71,6 +71,7 @@ ASYNCIO_OWN = frozenset({"task", "tasks", "handle", "handles"})
 """asyncio has these things. A module that imports asyncio may name them."""
 
 FORCED = {
+    "info": "the name of a log level everywhere: ctx.log.info",
     "pytest_sessionstart": "the name of a hook of pytest",
     "pytest_sessionfinish": "the name of a hook of pytest",
 }

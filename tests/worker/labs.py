@@ -40,7 +40,7 @@ def on(
     """Run a check in a lab on a store, with a fresh counter."""
 
     async def main() -> None:
-        async with Lab(app, store=store, clock=moment, **options) as lab:
+        async with Lab(app, store=store, clock=moment, **{"patience_seconds": 8.0, **options}) as lab:
             await check(lab)
 
     COUNTER.clear()

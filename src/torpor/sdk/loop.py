@@ -6,13 +6,13 @@ returns. When `pump()` returned and the body has not ended, the body waits for s
 
 1. **First in, first out.** One queue of ready calls and nothing else decides the order. Replay settles the same futures in
    the same order, therefore the body does the same things in the same order, in any process.
-2. **Tasks and futures hash by number** (`loop_tasks`), since asyncio keeps them in sets and iterates over those.
+2. **Tasks and futures hash by number** (`loop_parts`), since asyncio keeps them in sets and iterates over those.
 3. **Loop time is the checkpoint's time and moves only by `advance`**, with journaled entries. If it followed a clock, a
    replayed `timeout(60)` would end at another moment than the recorded one.
 4. **Sleeps and timeouts are durable timers.** `call_later` opens a `Timer`, numbered in order of creation; the caller
    makes a wait of it, journals which one was first, advances the time, fires it. What is due already, `sleep(0)` too, is
    only a turn of the queue.
-5. **An await that is not torpor's is a `UsageError`**, raised at that await (`loop_refusals`, `loop_tasks.GuardedBody`):
+5. **An await that is not torpor's is a `UsageError`**, raised at that await (`loop_refusals`, `loop_parts.GuardedBody`):
    its outcome would not be in the journal. The same for whatever has no stable order: `as_completed` over
    coroutines, `all_tasks`, `wait` on a `gather`.
 6. **The loop holds its tasks and started async generators**, where asyncio holds them weakly: what the garbage collector
@@ -48,7 +48,7 @@ from torpor.sdk.loop_refusals import (
     refuse_as_completed,
     refuse_inside_task,
 )
-from torpor.sdk.loop_tasks import (
+from torpor.sdk.loop_parts import (
     MICROSECONDS,
     PUT_IT_IN_A_STEP,
     FlowFuture,
@@ -88,6 +88,7 @@ class FlowLoop(NoOutsideWorld):
         closing: True once the body is being closed or the turn is over; calls of a `Context` are refused then.
         complaints: what went wrong without anybody noticing (an exception in a task that nobody awaited).
         main: the flow's main task, from `start` until the loop is closed.
+        timers_created: how many timers were opened in this turn so far.
 
     """
 
@@ -96,7 +97,7 @@ class FlowLoop(NoOutsideWorld):
     _ended = False
     _created = 0
     _steps = 0
-    _timers_created = 0
+    timers_created = 0
     _tasks_sweep = _generators_sweep = _FIRST_SWEEP
 
     def __init__(self, *, now: int) -> None:
@@ -177,11 +178,6 @@ class FlowLoop(NoOutsideWorld):
     def timers(self) -> Sequence[Timer]:
         """The open timers, in order of creation. One that leaves this list tells why: `fired` or `cancelled`."""
         return tuple(self._timers.values())
-
-    @property
-    def timers_created(self) -> int:
-        """How many timers were opened in this turn so far."""
-        return self._timers_created
 
     def fire(self, timer: Timer) -> None:
         """Make the callback of an open timer ready. Journal first, `advance` to its time, fire, `pump`."""
@@ -381,7 +377,7 @@ class FlowLoop(NoOutsideWorld):
         if due_at <= self._now:
             self._ready.append(entry)
             return entry
-        self._timers_created = number = self._timers_created + 1
+        self.timers_created = number = self.timers_created + 1
         self._timers[number] = Timer(number, due_at, entry)
         entry.number = number
         entry.open_timers = self._timers

@@ -22,13 +22,13 @@ import sys
 from traceback import clear_frames
 from typing import TYPE_CHECKING, Any, cast
 
-from torpor.sdk.loop_tasks import FlowTask, place, told
+from torpor.sdk.loop_parts import FlowTask, place, told
 
 if TYPE_CHECKING:
     from collections import deque
     from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 
-    from torpor.sdk.loop_tasks import ReadyCall, TimerCall
+    from torpor.sdk.loop_parts import ReadyCall, TimerCall
 
 ATTEMPTS = 8  # how often the close is thrown into one body
 

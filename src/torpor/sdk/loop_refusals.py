@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from torpor.errors import UsageError
-from torpor.sdk.loop_tasks import PUT_IT_IN_A_STEP, FlowFuture, FlowTask, without_addresses
+from torpor.sdk.loop_parts import PUT_IT_IN_A_STEP, FlowFuture, FlowTask, without_addresses
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Generator

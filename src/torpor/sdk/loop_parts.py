@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
     from contextvars import Context
 
-    from torpor.sdk.loop import FlowLoop
-
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
@@ -201,7 +199,7 @@ def without_addresses(text: str) -> str:
     return _ADDRESS.sub("", text)
 
 
-def new_future(loop: FlowLoop, number: int, *, stubborn: bool = False) -> FlowFuture[Any]:
+def new_future(loop: asyncio.AbstractEventLoop, number: int, *, stubborn: bool = False) -> FlowFuture[Any]:
     """Make a future. Its fields are set from outside: a Python `__init__` would cost as much as the future."""
     future: FlowFuture[Any] = FlowFuture(loop=loop)
     future.number = number
@@ -210,7 +208,7 @@ def new_future(loop: FlowLoop, number: int, *, stubborn: bool = False) -> FlowFu
 
 
 def new_task(
-    loop: FlowLoop,
+    loop: asyncio.AbstractEventLoop,
     number: int,
     body: Generator[Any, None, T] | Coroutine[Any, Any, T],
     *,
