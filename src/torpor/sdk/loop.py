@@ -393,7 +393,7 @@ class FlowLoop(NoOutsideWorld):
         places = [place(task.get_coro()) for task in self._tasks if not task.done()]
         message = f"the flow ran {limit} calls without waiting for anything: {'; '.join(places[:3])}"
         raise UsageError(
-            message, hint="a loop over `asyncio.sleep(0)` never ends; wait for an event, a timer or a step"
+            message, hint="a loop over `asyncio.sleep(0)` never ends; wait for a timer, an event or a step"
         )
 
 

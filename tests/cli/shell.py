@@ -1,0 +1,172 @@
+"""The command line as a user has it: real processes in a folder of their own, with and without a terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TORPOR = [sys.executable, "-m", "torpor"]
+PATIENCE_SECONDS = 60.0
+SHOP = '''"""An app for the tests of the command line."""
+
+from __future__ import annotations
+
+from torpor import App, Context, days
+
+app = App()
+
+
+@app.effect
+async def refund(order: str) -> str:
+    if order == "torn":
+        raise OSError("connection reset")
+    return f"re_{order}"
+
+
+@app.flow
+async def double(ctx: Context, number: int) -> int:
+    return 2 * number
+
+
+@app.flow
+async def broken(ctx: Context, number: int) -> float:
+    return 1 / number
+
+
+@app.flow
+async def hears(ctx: Context, name: str) -> object:
+    return await ctx.receive(name)
+
+
+@app.flow
+async def naps(ctx: Context, seconds: float) -> str:
+    await ctx.sleep(seconds)
+    return "slept"
+
+
+@app.flow
+async def sends(ctx: Context, order: str) -> str:
+    done = await ctx.effect(refund, order)
+    answer = await ctx.approval(f"Send {done}?", show={"order": order, "text": "Dear Ana,\\nit is on its way."}, expires=days(1))
+    return f"{answer.approved} {answer.note}".strip()
+'''
+
+
+class Done(NamedTuple):
+    """What a command printed, and its exit code."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def document(self) -> Any:
+        """The one JSON document on standard output."""
+        return json.loads(self.out)
+
+    @property
+    def problem(self) -> Any:
+        """The JSON problem on standard error."""
+        return json.loads(self.err)
+
+
+def environment(**more: str) -> dict[str, str]:
+    """Return an environment without what would change the output, and with what is given."""
+    left_out = ("TORPOR_", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "LC_ALL", "LANG", "PYTHONIOENCODING")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
+    return {**kept, "TERM": "xterm", "PYTHONUTF8": "1", **more}
+
+
+class Shell:
+    """A folder with `shop.py` in it, in which commands are run."""
+
+    def __init__(self, folder: Path) -> None:
+        """Use a folder."""
+        self.folder = folder
+        (folder / "shop.py").write_text(SHOP, "utf-8")
+
+    def run(self, *words: str, stdin: str = "", **more: str) -> Done:
+        """Run `torpor WORDS` to its end, without a terminal; `more` is added to the environment."""
+        done = subprocess.run(
+            [*TORPOR, *words],
+            cwd=self.folder,
+            env=environment(**more),
+            input=stdin,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=PATIENCE_SECONDS,
+        )
+        return Done(done.returncode, done.stdout, done.stderr)
+
+    def ok(self, *words: str, **more: str) -> Any:
+        """Run a command that must succeed with `--json`, and return its document."""
+        done = self.run(*words, "--json", **more)
+        assert done.code == 0, done
+        assert done.err == "", done
+        return done.document
+
+    def terminal(self, *words: str) -> Terminal:
+        """Start `torpor WORDS` on a terminal of its own."""
+        return Terminal([*TORPOR, *words], self.folder)
+
+
+class Terminal:
+    """A process on a pseudo terminal: what it prints is read as it comes, keys are typed."""
+
+    def __init__(self, command: list[str], folder: Path) -> None:
+        """Start it."""
+        self.seen = ""
+        self._process, self._screen = pty.fork()
+        if self._process == 0:
+            try:
+                os.chdir(folder)
+                os.execvpe(command[0], command, environment(COLUMNS="100"))  # noqa: S606 - this very program
+            finally:
+                os._exit(127)
+
+    def until(self, text: str) -> str:
+        """Read until a text appears, and return everything before and with it; the rest is kept for the next time."""
+        while text not in self.seen:
+            ready, _, _ = select.select([self._screen], [], [], PATIENCE_SECONDS)
+            assert ready, f"{text!r} did not come: {self.seen!r}"
+            chunk = self._read()
+            assert chunk, f"it ended without {text!r}: {self.seen!r}"
+            self.seen += chunk
+        end = self.seen.index(text) + len(text)
+        found, self.seen = self.seen[:end], self.seen[end:]
+        return found
+
+    def _read(self) -> str:
+        try:
+            return os.read(self._screen, 65536).decode("utf-8", "replace")
+        except OSError:
+            return ""  # Linux says so when the other side is closed
+
+    def type(self, keys: str) -> None:
+        """Type keys; `\\x03` is Ctrl-C."""
+        os.write(self._screen, keys.encode())
+
+    def end(self) -> tuple[int, str]:
+        """Read to the end, and return the exit code and what was printed since."""
+        while chunk := self._read():
+            self.seen += chunk
+        _, status = os.waitpid(self._process, 0)
+        self._process = 0
+        return os.waitstatus_to_exitcode(status), self.seen
+
+    def close(self) -> None:
+        """Kill it if it is still there."""
+        if self._process:
+            os.kill(self._process, signal.SIGKILL)
+            os.waitpid(self._process, 0)
+        os.close(self._screen)
