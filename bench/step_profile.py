@@ -8,7 +8,8 @@ asyncio and the standard library do is counted for the part that asked. A profil
 functions look dear.
 
 Then the whole, on a real store: the processor time of each of its threads, from the kernel's own books. What is not on
-the worker's thread is the store's; the difference of the two worker figures is the hand over between the threads.
+the worker's thread is the store's; the difference of the two worker figures is the hand over between the threads, the
+claims, and what a run costs at its start and end.
 """
 
 from __future__ import annotations
@@ -234,7 +235,9 @@ def print_whole(store: str, runs: int, steps: int, quiet: float) -> None:
         for name, used in sorted(threads.items(), key=lambda item: -item[1]):
             if used >= 0.05:  # noqa: PLR2004 - it would be printed as 0.0
                 print(f"| {name} | {used:.1f} |")
-        print(f"| of the worker's: hand over to the store's threads and back | {threads['worker'] - quiet:.1f} |")
+        print(
+            f"| of the worker's: hand over to the store's threads, claiming, starting and ending runs | {threads['worker'] - quiet:.1f} |"
+        )
         print(f"\nload {load1()}, fdatasync {fdatasync_p50_ms(place.folder)} ms, {machine()}")
 
 
@@ -249,7 +252,7 @@ def main() -> None:
     print(f"Step profile, {time.strftime('%Y-%m-%d %H:%M')}, load {load1()}, {machine()}")
     quiet = print_alone(arguments)
     for store in arguments.store or ["sqlite"]:
-        print_whole(store, arguments.runs, max(1, arguments.steps // 10), quiet)
+        print_whole(store, arguments.runs, max(1, arguments.steps // 2), quiet)
 
 
 if __name__ == "__main__":

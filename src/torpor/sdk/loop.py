@@ -245,8 +245,6 @@ class FlowLoop(NoOutsideWorld):
         self.complaints.extend(closer.complaints)
         return self.complaints
 
-    # ---- for asyncio
-
     def time(self) -> float:
         """Loop time in seconds since the epoch."""
         return self._now / MICROSECONDS
