@@ -186,7 +186,7 @@ async def drive(store: Store, runs: int, steps: int, around: Callable[[], None])
                 process.worker.stop()
 
     process.worker.on_event = tell
-    await process.run()
+    await process.run(signals=True)  # as a process that is a worker and nothing else
     return {name: after[name] - before.get(name, 0.0) for name in after}, moments[1] - moments[0]
 
 
@@ -235,9 +235,7 @@ def print_whole(store: str, runs: int, steps: int, quiet: float) -> None:
         for name, used in sorted(threads.items(), key=lambda item: -item[1]):
             if used >= 0.05:  # noqa: PLR2004 - it would be printed as 0.0
                 print(f"| {name} | {used:.1f} |")
-        print(
-            f"| of the worker's: hand over to the store's threads, claiming, starting and ending runs | {threads['worker'] - quiet:.1f} |"
-        )
+        print(f"| of the worker's: hand over, claims, beginnings and ends of runs | {threads['worker'] - quiet:.1f} |")
         print(f"\nload {load1()}, fdatasync {fdatasync_p50_ms(place.folder)} ms, {machine()}")
 
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from torpor import clock
@@ -16,6 +19,8 @@ from torpor.errors import TorporError
 from torpor.runtime import Process, opened
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from torpor.bench.places import Place
     from torpor.core.run import State
     from torpor.store.protocol import Store
@@ -78,8 +83,21 @@ async def drive(store: Store, runs: int) -> tuple[float, int]:
             executor.worker.log.error("a measured run was lost", run=executor.name)
 
     process.worker.on_event = tell
-    began = clock.monotonic()
-    await process.run()
+    with _settings_put_back():
+        began = clock.monotonic()
+        await process.run(signals=True)  # as a process that is a worker and nothing else
     if left:
         raise TorporError(f"{left} of {runs} measured runs did not end")
     return ended_at - began, process.worker.committer.batches
+
+
+@contextmanager
+def _settings_put_back() -> Iterator[None]:
+    """Put back afterwards what a worker's process sets for itself: how garbage is collected, how threads take turns."""
+    thresholds, interval = gc.get_threshold(), sys.getswitchinterval()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+        gc.set_threshold(*thresholds)
+        sys.setswitchinterval(interval)

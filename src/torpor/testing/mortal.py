@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Coroutine
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -78,6 +78,8 @@ class Life:
         self.buried = False
         self.tasks: set[asyncio.Task[Any]] = set()
         self.locks: list[LifeLock] = []
+        self.transactions: set[asyncio.Future[Any]] = set()
+        """Those under way: the store will do them, whoever asked is dead or not."""
         self._ended = ended
 
     def now(self) -> None:
@@ -170,14 +172,14 @@ class MortalStore:
         if self._life.over:
             await self._never()
         if op not in {commits.commit, effects.commit_with, leases.claim}:
-            value = await self._store.transact(op, *args, lane=lane, **more)
+            value = await self._sent(self._store.transact(op, *args, lane=lane, **more))
             return value if not self._life.over else await self._never()
         what = described(args[0])
         if op is not leases.claim and self.plan.now(Place.BEFORE, what):
             await self._die()
         if op is effects.commit_with and self.plan.now(Place.INSIDE, what):
             await self._die_inside(op, args, lane, more)
-        value = await self._store.transact(op, *args, lane=lane, **more)
+        value = await self._sent(self._store.transact(op, *args, lane=lane, **more))
         if op is leases.claim:
             what = "a claim" if value[0] else ""  # type: ignore[index]
         if what and not self._life.over and self.plan.now(Place.AFTER, what):
@@ -203,6 +205,15 @@ class MortalStore:
 
         self._going = loop.create_task(self.transact(op, *args, lane=lane, **more))
         self._going.add_done_callback(answered)
+
+    async def _sent(self, transaction: Coroutine[Any, Any, T]) -> T:
+        """Send a transaction that does not end with the worker: what was sent may happen after its sender's death."""
+        context = copy_context()
+        context.run(OWNER.set, None)
+        going = asyncio.get_running_loop().create_task(transaction, context=context)
+        self._life.transactions.add(going)
+        going.add_done_callback(self._life.transactions.discard)
+        return await asyncio.shield(going)
 
     async def _die_inside(self, op: Callable[..., Any], args: tuple[Any, ...], lane: Lane, more: dict[str, Any]) -> None:
         def halfway(tx: Any, *args: Any, **more: Any) -> None:  # noqa: ANN401 - as op

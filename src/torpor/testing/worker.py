@@ -74,6 +74,8 @@ class LabWorker(Worker):
             return
         for executor in self.executors.values():
             executor.ended = True
+        if self.end.transactions:
+            await asyncio.wait(self.end.transactions)  # nothing of the dead may come after the living looked
         for close in self._closing:
             await asyncio.to_thread(close)
         self._threads.shutdown(wait=False, cancel_futures=True)

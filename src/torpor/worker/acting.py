@@ -14,9 +14,7 @@ the exploration).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import Enum, auto
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from torpor.clock import as_datetime, micros
 from torpor.core.effect import Gate, Resume, Safety, effect_key, on_resume
@@ -25,36 +23,12 @@ from torpor.core.replay import shown
 from torpor.core.wait import Open, Trouble, WaitKind
 from torpor.errors import UnstorableValue
 from torpor.sdk.steps import Answer, EffectContext
+from torpor.worker.call import Call, Stage
 
 if TYPE_CHECKING:
-    import asyncio
-
     from torpor.core.replay import Record
     from torpor.sdk.port import Request
-    from torpor.worker.executor import Executor
-    from torpor.worker.progress import Progress
-
-
-class Stage(Enum):
-    """How far an effect is."""
-
-    INTENT = auto()
-    GATE = auto()
-    RUNNING = auto()
-    RECORDING = auto()
-    ASKING = auto()
-    """Its `verify` is being asked what became of the last attempt."""
-
-
-@dataclass(slots=True)
-class Call:
-    """A step or effect that is under way."""
-
-    request: Request
-    attempt: int
-    stage: Stage = Stage.RUNNING
-    intent_seq: int = 0
-    running: asyncio.Future[Any] | None = None
+    from torpor.worker.roles import Executor, Progress
 
 
 class Effects:

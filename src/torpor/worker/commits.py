@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from torpor.core.journal import Entry
     from torpor.engine.commit import Reply
     from torpor.worker.endings import Last
-    from torpor.worker.executor import Executor
+    from torpor.worker.roles import Executor
 
 
 class Commits:

@@ -20,7 +20,7 @@ from torpor.worker.draft import TITLE_LETTERS
 if TYPE_CHECKING:
     from torpor.core.wait import Open
     from torpor.store.rows import WaitRow
-    from torpor.worker.executor import Executor
+    from torpor.worker.roles import Executor
 
 Last = Callable[[Proposal], None]
 

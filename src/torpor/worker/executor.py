@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from torpor.engine.commit import Reply
     from torpor.sdk.app import Flow
     from torpor.store.rows import Claimed
-    from torpor.worker.worker import Worker
+    from torpor.worker.roles import Worker
 
 LINGER_SECONDS = 0.05
 SLICE_SECONDS = 5.0
@@ -393,6 +393,8 @@ class Executor:
             self.seen = inbox
         for row in rows:
             known = self.rows.get(row.slot)
-            if known is not None and known.seq == row.seq and known.answered_at is None:  # answers of two reads may cross
+            if (
+                known is not None and known.seq == row.seq and known.answered_at is None
+            ):  # answers of two reads may cross
                 self.rows[row.slot] = row
         self.resubmit()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from torpor.store.protocol import Store
-    from torpor.worker.executor import Executor
+    from torpor.worker.roles import Executor
     from torpor.worker.standing import Standing
 
 _PAUSE = 0.2

@@ -19,9 +19,8 @@ if TYPE_CHECKING:
 
     from torpor.core.journal import Stored
     from torpor.store.rows import WorkerRow
-    from torpor.worker.acting import Call
-    from torpor.worker.executor import Executor
-    from torpor.worker.worker import Worker
+    from torpor.worker.call import Call
+    from torpor.worker.roles import Executor, Worker
 
 _PAUSE = 0.2
 
@@ -158,7 +157,9 @@ class Outside:
             return executor.bodies.encode(result, f"the result of {request.name}")
 
         try:
-            whole, reply = await self._store.transact(effects.commit_with, proposal, request.key, effect, lane=Lane.COMMIT)
+            whole, reply = await self._store.transact(
+                effects.commit_with, proposal, request.key, effect, lane=Lane.COMMIT
+            )
         except StoreUnavailable:
             self._worker.loop.call_soon(executor.lost, "the store was lost inside a transactional effect")
         except Exception as error:  # noqa: BLE001 - the author's, rolled back with everything

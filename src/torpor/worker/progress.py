@@ -17,15 +17,16 @@ from torpor.core.replay import CallKind, shown
 from torpor.core.wait import Delivery, Open, WaitKind
 from torpor.errors import NotDone, TorporError, UnstorableValue
 from torpor.store import values
-from torpor.worker.acting import Call, Effects, Stage, context_of, key_of, safety_of
+from torpor.worker.acting import Effects, context_of, key_of, safety_of
 from torpor.worker.bodies import spread_of
+from torpor.worker.call import Call, Stage
 from torpor.worker.calls import described
 
 if TYPE_CHECKING:
     from torpor.core.replay import Record
     from torpor.sdk.port import Request
     from torpor.sdk.steps import Definition
-    from torpor.worker.executor import Executor
+    from torpor.worker.roles import Executor
 
 
 class Progress:

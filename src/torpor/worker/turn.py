@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from torpor.sdk.app import Flow
-    from torpor.worker.executor import Executor
+    from torpor.worker.roles import Executor
 
 
 class Turn:

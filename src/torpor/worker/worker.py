@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from torpor.sdk.app import Flow
     from torpor.store.protocol import LifeLock, Listener, Store, Tx
     from torpor.store.rows import WorkerRow
+    from torpor.worker import roles
 
 TICK_SECONDS = 1.0
 CLAIM_AT_ONCE = 200
@@ -85,7 +86,7 @@ class Worker:
         self.others_wait = False
         self.on_due: Callable[[int], None] = _nobody
         """Told of the due time of each run that is put away: the waker's business."""
-        self.on_event: Callable[[str, Executor, State], None] = _nobody
+        self.on_event: Callable[[str, roles.Executor, State], None] = _nobody
         """Told when a run is taken up, put away or lost: for `torpor dev` and the demo."""
         self.ready = asyncio.Event()
         """Set once the worker is known to the store and claims."""
@@ -204,20 +205,20 @@ class Worker:
 
     # what happens to executors
 
-    def left(self, executor: Executor, state: State, proposal: Proposal) -> None:
+    def left(self, executor: roles.Executor, state: State, proposal: Proposal) -> None:
         """Take note that a run was put away or ended, with its lease given up."""
         self._forget(executor)
         if state is State.WAITING and proposal.due_at is not None:
             self.on_due(proposal.due_at)
         self.on_event("left", executor, state)
 
-    def dropped(self, executor: Executor, error: LeaseLost) -> None:
+    def dropped(self, executor: roles.Executor, error: LeaseLost) -> None:
         """Take note that a run was lost."""
         del error
         self._forget(executor)
         self.on_event("lost", executor, State.RUNNING)
 
-    def _forget(self, executor: Executor) -> None:
+    def _forget(self, executor: roles.Executor) -> None:
         if self.executors.get(executor.run.id) is executor:
             del self.executors[executor.run.id]
         self._wake.set()
@@ -237,7 +238,7 @@ class Worker:
             if executor is not None:
                 self.look_at(executor)
 
-    def look_at(self, executor: Executor) -> None:
+    def look_at(self, executor: roles.Executor) -> None:
         """Read soon what the store has for a run."""
         self._news.add(executor.run.id)
         if len(self._news) == 1:

@@ -1,0 +1,34 @@
+"""A step or effect that is under way, and how far an effect is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from torpor.sdk.port import Request
+
+
+class Stage(Enum):
+    """How far an effect is."""
+
+    INTENT = auto()
+    GATE = auto()
+    RUNNING = auto()
+    RECORDING = auto()
+    ASKING = auto()
+    """Its `verify` is being asked what became of the last attempt."""
+
+
+@dataclass(slots=True)
+class Call:
+    """A step or effect that is under way."""
+
+    request: Request
+    attempt: int
+    stage: Stage = Stage.RUNNING
+    intent_seq: int = 0
+    running: asyncio.Future[Any] | None = None

@@ -1,0 +1,245 @@
+"""Who may ask what of whom inside the worker: each part as the others see it.
+
+An executor is made of parts (turn, progress, effects, commits) that call each other in both directions; the arrows between
+their files still go one way, because each knows only the role of the others. A part's own file has the whole of it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+    from torpor.core.commit import NewMessage, Proposal
+    from torpor.core.effect import Gate as Verdict
+    from torpor.core.effect import Safety
+    from torpor.core.journal import Entry, Stored
+    from torpor.core.lease import Lease
+    from torpor.core.replay import Record
+    from torpor.core.run import State
+    from torpor.core.wait import Open, WaitKind
+    from torpor.engine.commit import Reply
+    from torpor.errors import LeaseLost
+    from torpor.sdk.app import Flow
+    from torpor.sdk.loop import FlowLoop
+    from torpor.sdk.port import Request
+    from torpor.sdk.steps import Answer, Definition
+    from torpor.store.protocol import Store
+    from torpor.store.rows import RunRow, WaitRow
+    from torpor.worker.bodies import Bodies, Secrets
+    from torpor.worker.call import Call
+    from torpor.worker.calls import Calls
+    from torpor.worker.committer import Committer
+    from torpor.worker.draft import Draft
+    from torpor.worker.standing import Standing
+
+
+class Turn(Protocol):
+    """A turn, to the executor's other parts."""
+
+    turn: int
+    loop: FlowLoop
+    open: dict[str, Request]
+    notes: list[Entry]
+
+
+class Effects(Protocol):
+    """The effects of a turn, to who asks `verify` for them."""
+
+    def verified(self, call: Call, answer: Answer, why: str, error: BaseException | None) -> None:
+        """Take what `verify` said."""
+
+
+class Progress(Protocol):
+    """The calls of a turn, to the turn, to the effects, and to who does things beside the executor."""
+
+    attempts: dict[str, int]
+    pending: list[Call]
+    waiting: dict[str, Open]
+
+    @property
+    def effects(self) -> Effects:
+        """The effects among them."""
+
+    def begin(self, request: Request, record: Record | None) -> None:
+        """Put a call where the journal says it was, or begin it."""
+
+    def withdrawn(self, request: Request) -> None:
+        """Take back a call the code no longer waits for."""
+
+    def pauses(self, request: Request, record: Record | None) -> bool:
+        """Whether failed attempts on record make it wait."""
+
+    def asked_before(self, request: Request, seq: int) -> Open:
+        """Return the open wait of a question that was asked before."""
+
+    def run(self, call: Call) -> None:
+        """Run the author's function."""
+
+    def succeeded(self, request: Request, result: Any, attempt: int) -> None:
+        """Record what a call gave back."""
+
+    def failed(self, call: Call, error: BaseException) -> None:
+        """Take a failed attempt."""
+
+    def again_or_failed(self, call: Call, definition: Definition, error: BaseException) -> None:
+        """Try a failed call again later, or record that it failed for good."""
+
+    def fail(self, key: str, error: BaseException, attempts: int) -> None:
+        """Record that a call failed for good."""
+
+
+class Commits(Protocol):
+    """An executor's commits, to its other parts."""
+
+    draft: Draft
+
+    def record(self, entry: Entry) -> None:
+        """Put an entry into the next commit."""
+
+    def message(self, message: NewMessage) -> None:
+        """Put a message to another run into the next commit."""
+
+    def open_wait(self, kind: WaitKind, due_at: int | None, title: str) -> int:
+        """Put a person's wait into the next commit; return its slot."""
+
+    def submit(self) -> None:
+        """Ask for a flush."""
+
+    def alone(self, send: Callable[[], None]) -> None:
+        """Let `send` build and send the next commit by itself."""
+
+    def build(self, *, alone: bool = False) -> Proposal | None:
+        """Return what is to be committed now."""
+
+    def committed(self, proposal: Proposal, reply: Reply) -> None:
+        """Take the store's reply."""
+
+    def take_back(self) -> None:
+        """Take the last proposal back."""
+
+
+class Executor(Protocol):
+    """An executor, to its parts."""
+
+    name: str
+    run: RunRow
+    lease: Lease
+    flow: Flow
+    version: int
+    head: int
+    seen: int
+    bodies: Bodies
+    rows: dict[int, WaitRow]
+    consuming: str | None
+    cancelling: bool
+    ended: bool
+
+    @property
+    def worker(self) -> Worker:
+        """Its worker."""
+
+    @property
+    def turn(self) -> Turn | None:
+        """The turn it drives now."""
+
+    @property
+    def progress(self) -> Progress:
+        """The calls of that turn."""
+
+    @property
+    def commits(self) -> Commits:
+        """Its commits."""
+
+    def go_on(self) -> None:
+        """Let the body run until it is idle, then see what is next."""
+
+    def call_ended(self) -> None:
+        """See what is next after a call ended."""
+
+    def committed(self, proposal: Proposal, reply: Reply) -> None:
+        """Take what became durable."""
+
+    def refused(self, reply: Reply) -> None:
+        """Take that nothing was written."""
+
+    def lost(self, why: str) -> None:
+        """Stop: this executor no longer owns the run."""
+
+
+class Gate(Protocol):
+    """The gate, to effects."""
+
+    def ask(self, executor: Executor, safety: Safety, answer: Callable[[Verdict], None]) -> None:
+        """Ask whether an effect of a run may start."""
+
+
+class Outside(Protocol):
+    """What is done beside the executors."""
+
+    def keep(self, run_id: int, call: Call) -> None:
+        """Remember an effect that goes on acting although its executor ended."""
+
+    def read_rows(
+        self, executor: Executor, field: str, first: int, most: int, here: Callable[[list[bytes] | Exception], None]
+    ) -> None:
+        """Read rows of a run's state."""
+
+    def ask_verify(self, executor: Executor, call: Call, left: Stored | BaseException) -> None:
+        """Ask `verify` what became of an attempt."""
+
+    def transactional(self, executor: Executor, call: Call) -> None:
+        """Run a transactional effect inside a commit of its own."""
+
+    def settle_late(self, executor: Executor, call: Call, result: Any, error: BaseException | None) -> None:
+        """Settle the unknown that an attempt left behind."""
+
+
+class Worker(Protocol):
+    """A worker, to its executors and their parts."""
+
+    number: int
+    name: str
+    loop: asyncio.AbstractEventLoop
+    store: Store
+    log: Any
+    secrets: Secrets
+    standing: Standing
+    committer: Committer
+    calls: Calls
+    others_wait: bool
+    linger_seconds: float
+
+    @property
+    def gate(self) -> Gate:
+        """The last check before an effect."""
+
+    @property
+    def outside(self) -> Outside:
+        """What is done beside the executors."""
+
+    def now(self) -> int:
+        """Return the store's time, as far as it is known to have come."""
+
+    def program_number(self, flow: Flow) -> int:
+        """Return the store's number of a flow's present version."""
+
+    def saw_time(self, at: int) -> None:
+        """Take note of the store's time, just read."""
+
+    def place_of(self, error: BaseException) -> str:
+        """Return where in the author's code an error came from."""
+
+    def look_at(self, executor: Executor) -> None:
+        """Read soon what the store has for a run."""
+
+    def left(self, executor: Executor, state: State, proposal: Proposal) -> None:
+        """Take note that a run was put away or ended."""
+
+    def dropped(self, executor: Executor, error: LeaseLost) -> None:
+        """Take note that a run was lost."""
+
+
+__all__ = ["Commits", "Effects", "Executor", "Gate", "Outside", "Progress", "Turn", "Worker"]
