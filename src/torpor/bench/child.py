@@ -18,7 +18,7 @@ from torpor.runtime import Process, opened
 
 if TYPE_CHECKING:
     from torpor.core.run import State
-    from torpor.worker.executor import Executor
+    from torpor.worker.roles import Executor
 
 
 async def work(url: str) -> None:

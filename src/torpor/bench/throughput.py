@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from torpor.bench.places import Place
     from torpor.core.run import State
     from torpor.store.protocol import Store
-    from torpor.worker.executor import Executor
+    from torpor.worker.roles import Executor
 
 
 def throughput(wanted: Wanted) -> Row:

@@ -21,7 +21,7 @@ from torpor.runtime import Process, opened
 
 if TYPE_CHECKING:
     from torpor.core.run import State
-    from torpor.worker.executor import Executor
+    from torpor.worker.roles import Executor
 
 
 STORE = "TORPOR_DEMO_STORE"
