@@ -11,6 +11,7 @@ import pytest
 
 from tests.cli.shell import Shell, Terminal
 from torpor.client import Client
+from torpor.engine.runs import register
 from torpor.runtime import Process, load_app, opened
 
 if TYPE_CHECKING:
@@ -39,11 +40,9 @@ def full(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]
     async def fill() -> list[Started]:
         app = load_app(str(folder / "shop.py"))
         async with opened(f"sqlite:///{file}") as store:
-            process = Process(store, app, name="w1", until_idle=True)
-            working = asyncio.create_task(process.run())
-            await process.worker.ready.wait()
+            await store.transact(register, [(flow.name, flow.version, flow.source) for flow in app.flows.values()])
             started = [await Client(store).start(program, value) for program, value in STARTED]
-            await working
+            await Process(store, app, name="w1", until_idle=True).run()
         return started
 
     started = asyncio.run(fill())

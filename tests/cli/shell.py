@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from pathlib import Path
 
+CTRL_C = "\x03"
 TORPOR = [sys.executable, "-m", "torpor"]
 PATIENCE_SECONDS = 60.0
 SHOP = '''"""An app for the tests of the command line."""
@@ -56,7 +57,8 @@ async def naps(ctx: Context, seconds: float) -> str:
 @app.flow
 async def sends(ctx: Context, order: str) -> str:
     done = await ctx.effect(refund, order)
-    answer = await ctx.approval(f"Send {done}?", show={"order": order, "text": "Dear Ana,\\nit is on its way."}, expires=days(1))
+    text = "Dear Ana,\\nit is on its way."
+    answer = await ctx.approval(f"Send {done}?", show={"order": order, "text": text}, expires=days(1))
     return f"{answer.approved} {answer.note}".strip()
 '''
 
@@ -153,7 +155,7 @@ class Terminal:
             return ""  # Linux says so when the other side is closed
 
     def type(self, keys: str) -> None:
-        """Type keys; `\\x03` is Ctrl-C."""
+        """Type keys."""
         os.write(self._screen, keys.encode())
 
     def end(self) -> tuple[int, str]:

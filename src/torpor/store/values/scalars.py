@@ -136,7 +136,14 @@ def _path_tag(kind: type[PurePath]) -> Tag:
             )
         return kind(text)
 
-    return _text_tag(kind.__name__, kind, parse)
+    tag = _text_tag(kind.__name__, kind, parse)
+
+    def write(value: PurePath, wire: Wire) -> Json:
+        if kind(str(value)) != value:  # pathlib reads some odd roots another way the second time: //0// on Windows
+            raise Refused(f"the path {value!r} does not come back from its own text", hint="store it as a str")
+        return tag.write(value, wire)
+
+    return tag._replace(write=write)
 
 
 # Times ---------------------------------------------------------------------------------------------------------------

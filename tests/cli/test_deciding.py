@@ -1,0 +1,146 @@
+"""start, signal, cancel, approve, deny, answer: what acts from outside, and what is refused."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.cli.test_reading import wait_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.cli.shell import Shell, Terminal
+
+
+def test_start_makes_a_program_known(shell: Shell) -> None:
+    """With `--app` no worker is needed first; the same key finds the same run."""
+    done = shell.run("start", "double", "4", "--app", "shop.py", "--key", "k")
+    run = done.out.split()[0]
+    assert (done.code, done.out) == (0, f"{run} started\nnext: torpor show {run}\n")
+    assert shell.ok("start", "double", "5", "--key", "k") == {"run": run, "created": False}
+    assert "was started before with this key" in shell.run("start", "double", "5", "--key", "k").out
+    later = shell.ok("start", "naps", "1", "--at", "+2h")["run"]
+    lines = {line["run"]: line for line in shell.ok("ps")["runs"]}
+    assert (lines[run]["shown"], lines[run]["reason"]) == ("ready", "no worker is connected")
+    assert (lines[later]["shown"], lines[later]["reason"]) == ("asleep", "starts later")
+
+
+def test_inputs(shell: Shell, runs: dict[str, str]) -> None:
+    """JSON as a word, from a file, from standard input; large numbers keep every digit."""
+    assert runs
+    (shell.folder / "input.json").write_text('{"n": 123456789012345678901234567890}', "utf-8")
+    from_file = shell.ok("start", "hears", "@input.json")["run"]
+    assert shell.ok("show", from_file)["state"] == {"n": "123456789012345678901234567890"}
+    from_pipe = shell.run("start", "hears", "-", "--json", stdin='"go"').document["run"]
+    assert shell.ok("show", from_pipe)["state"] == "go"
+
+
+@pytest.mark.parametrize(
+    ("words", "message", "hint"),
+    [
+        (["double", "Ana"], "the input is not JSON: Expecting value at line 1, column 1: Ana", """quotes: '"Ana"'"""),
+        (["double", "{"], "the input is not JSON: Expecting property name", "compare its brackets"),
+        (["double", "@none.json"], "none.json cannot be read", "@FILE reads JSON from a file"),
+        (["doubles", "4"], 'no program named "doubles" (the store has: broken, double, ', "torpor dev APP.py"),
+        (["doubles", "4", "--app", "shop.py"], 'no program named "doubles" in shop.py (it has: broken, dou', "start double"),
+        (["double", "4", "--at", "soon"], "--at soon is no moment", "2026-12-24T18:00"),
+    ],
+)
+def test_bad_starts(shell: Shell, runs: dict[str, str], words: list[str], message: str, hint: str) -> None:
+    """Exit code 2, one line that says what with which values, one with what to do; nothing was started."""
+    done = shell.run("start", *words)
+    assert (done.code, done.out) == (2, "")
+    error, said = done.err.splitlines()
+    assert error.startswith(f"error: {message}")
+    assert said.startswith("hint: ")
+    assert hint in said
+    assert len(shell.ok("ps", "--all")["runs"]) == len(runs)
+
+
+def test_unknown_ids(shell: Shell, runs: dict[str, str]) -> None:
+    """Exit code 3 for an id that names nothing, 2 for a word that is none; as a problem object with --json."""
+    letters = runs["double 4"].rpartition("-")[2]
+    for words in (["show", "zzzz"], ["cancel", "zzzz"], ["signal", "zzzz", "go"], ["inbox", "w-zzzz-1"]):
+        assert shell.run(*words).code == 3
+    assert f"the one with these letters is {runs['double 4']}" in shell.run("show", f"naps-{letters}").err
+    assert shell.run("show", "no").code == 2
+    done = shell.run("show", "zzzz", "--json")
+    assert (done.code, done.out, set(done.problem)) == (3, "", {"type", "title", "hint", "exit_code"})
+    assert done.problem["type"] == "NotFound"
+
+
+def test_approve_without_a_terminal(shell: Shell, runs: dict[str, str]) -> None:
+    """Unseen consent must be said: a digest or --yes. A digest of something else is a conflict; the first one wins."""
+    wait = wait_of(runs["sends a1"], shell)
+    digest = shell.ok("inbox", wait)["digest"]
+    unseen = shell.run("approve", wait)
+    assert unseen.code == 2
+    assert unseen.err.splitlines()[1] == f"hint: torpor approve {wait} --digest {digest}"
+    wrong = shell.run("approve", wait, "--digest", "00ff")
+    assert wrong.code == 4
+    assert "changed since you looked" in wrong.err
+    done = shell.run("approve", wait, "--digest", digest, "--by", "ada", "--note", "fine")
+    assert (done.code, done.out) == (0, f"{wait} approved, by ada\n")
+    second = shell.run("deny", wait, "too late", "--by", "ben")
+    assert second.code == 4
+    assert second.err.startswith(f"error: ada approved {wait} ")
+    assert second.err.splitlines()[1] == f"hint: nothing was changed. torpor show {runs['sends a1']}"
+    assert shell.run("approve", wait).code == 4
+    assert shell.run("worker", "shop.py", "--until-idle").code == 0
+    assert shell.ok("show", runs["sends a1"])["result"] == "True fine"
+    assert shell.run("approve", wait, "--yes").err.startswith(f"error: ada approved {wait} ")
+
+
+def test_deny_and_cancel(shell: Shell, runs: dict[str, str]) -> None:
+    """A reason goes to the program; cancel is recorded at once, and is final."""
+    wait = wait_of(runs["sends a1"], shell)
+    assert shell.ok("deny", wait, "wrong order", "--by", "ben") == {"wait": wait, "decision": "denied", "by": "ben"}
+    assert shell.ok("cancel", runs["naps 3600.0"])["already_ended"] is False
+    assert "is recorded" in shell.run("cancel", runs["naps 3600.0"]).out
+    assert shell.run("worker", "shop.py", "--until-idle").code == 0
+    assert shell.ok("show", runs["sends a1"])["result"] == "False wrong order"
+    assert shell.ok("cancel", runs["naps 3600.0"]) == {"run": runs["naps 3600.0"], "state": "cancelled", "already_ended": True}
+    assert shell.run("signal", runs["naps 3600.0"], "go").code == 4
+
+
+def test_settling(shell: Shell, runs: dict[str, str]) -> None:
+    """Exactly one answer; `--happened` gives the effect its result."""
+    wait = wait_of(runs["sends torn"], shell)
+    for words in ([], ["--again", "--fail", "no"]):
+        done = shell.run("answer", wait, *words)
+        assert done.code == 2
+        assert done.err.splitlines()[1] == f"hint: torpor inbox {wait}"
+    assert shell.run("answer", wait, "--happened", "re_1").code == 2
+    assert shell.run("approve", wait, "--yes").code == 2
+    assert shell.run("answer", wait, "--happened", '"re_1"', "--by", "ada").out == f"{wait} settled: it happened, by ada\n"
+    assert shell.run("worker", "shop.py", "--until-idle").code == 0
+    assert shell.ok("show", runs["sends torn"])["effects"][0]["outcome"] == "done"
+    assert shell.ok("inbox")["items"][-1]["what"] == "Send re_1?"
+
+
+def test_signals(shell: Shell, runs: dict[str, str]) -> None:
+    """A value wakes the run; a repeated key is one signal."""
+    run = runs["hears go"]
+    assert shell.ok("signal", run, "go", '{"eur": 40}', "--key", "p1") == {"run": run, "signal": "go", "kept": True}
+    assert shell.ok("signal", run, "go", '{"eur": 41}', "--key", "p1")["kept"] is False
+    assert shell.run("worker", "shop.py", "--until-idle").code == 0
+    assert shell.ok("show", run)["result"] == {"eur": 40}
+
+
+def test_approve_on_a_terminal(shell: Shell, runs: dict[str, str], terminal: Callable[..., Terminal]) -> None:
+    """Everything is shown before it asks; anything but yes leaves it open; yes is bound to what was shown."""
+    wait = wait_of(runs["sends a1"], shell)
+    first = terminal("approve", wait)
+    shown = first.until("approve Send re_a1? [y/N] ")
+    assert '"text": "Dear Ana,\\nit is on its way."' in shown
+    first.type("\n")
+    code, rest = first.end()
+    assert code == 1
+    assert "it still waits" in rest
+    second = terminal("approve", wait, "--by", "ada")
+    second.until("[y/N] ")
+    second.type("y\n")
+    code, rest = second.end()
+    assert (code, f"{wait} approved, by ada" in rest) == (0, True)

@@ -1,0 +1,179 @@
+"""run, worker and dev: real processes that work, are interrupted, and go on."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+from typing import TYPE_CHECKING
+
+from tests.cli.shell import CTRL_C, TORPOR, environment
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.cli.shell import Shell, Terminal
+
+RUN_ID = re.compile(r"[a-z]+-[0-9A-Z]{4}")
+
+
+def test_run_prints_the_result(shell: Shell) -> None:
+    """The result on standard output, what happens on standard error; one document with --json."""
+    done = shell.run("run", "shop.py", "double", "21")
+    assert (done.code, done.out) == (0, "42\n")
+    assert "completed" in done.err
+    assert shell.ok("run", "shop.py:app", "double", "4")["result"] == 8
+
+
+def test_run_tells_of_the_author_s_error(shell: Shell) -> None:
+    """The recorded error with its place in the author's code, exit code 1."""
+    done = shell.run("run", "shop.py", "broken", "0")
+    assert (done.code, done.out) == (1, "")
+    assert re.search(
+        r"^error: broken-\w+ failed: ZeroDivisionError: division by zero \(shop\.py:24\)$", done.err, re.MULTILINE
+    )
+    assert done.err.splitlines()[-1].startswith("hint: torpor show broken-")
+
+
+def test_run_stops_at_a_person_without_a_terminal(shell: Shell) -> None:
+    """Exit code 5 with the command that decides; afterwards the same key goes on to the end."""
+    done = shell.run("run", "shop.py", "sends", '"a1"', "--key", "k")
+    assert done.code == 5
+    wait = re.search(r"hint: torpor approve (w-\S+)", done.err)
+    assert wait is not None
+    assert shell.run("approve", wait[1], "--yes").code == 0
+    again = shell.run("run", "shop.py", "sends", '"a1"', "--key", "k")
+    assert (again.code, again.out) == (0, '"True"\n')
+    assert "was started before with this key" in again.err
+
+
+def test_run_stops_waiting(shell: Shell) -> None:
+    """`--timeout` is exit code 124, and says that the run goes on."""
+    done = shell.run("run", "shop.py", "naps", "3600", "--timeout", "0.3")
+    assert (done.code, done.out) == (124, "")
+    assert "had not ended after 0.3 seconds; it goes on with: torpor worker shop.py" in done.err
+
+
+def test_run_asks_on_a_terminal(shell: Shell, terminal: Callable[..., Terminal]) -> None:
+    """An unknown effect is settled, then an approval given, in the terminal; then the result."""
+    assert shell.folder
+    going = terminal("run", "shop.py", "sends", '"torn"', "--by", "ada")
+    shown = going.until("[l]eave it ")
+    assert "it raised OSError: connection reset" in shown
+    going.type("h\n")
+    going.until("empty for nothing: ")
+    going.type("nonsense\n")
+    going.until("empty for nothing: ")
+    going.type('"re_7"\n')
+    going.until("approve Send re_7? [y/N] ")
+    going.type("y\n")
+    code, rest = going.end()
+    assert (code, rest.splitlines()[-1]) == (0, '"True"')
+
+
+def test_ctrl_c_leaves_the_run(shell: Shell, terminal: Callable[..., Terminal]) -> None:
+    """Ctrl-C is exit code 130; the run goes on, and it says how."""
+    going = terminal("run", "shop.py", "naps", "3600")
+    going.until("asleep until")
+    going.type(CTRL_C)
+    code, rest = going.end()
+    assert code == 130
+    assert "goes on with: torpor worker shop.py" in rest
+    assert shell.ok("ps")["runs"][0]["shown"] == "asleep"
+
+
+def test_a_worker_drains(shell: Shell, runs: dict[str, str]) -> None:
+    """SIGTERM ends it with code 0 and says how things stand."""
+    with subprocess.Popen(
+        [*TORPOR, "worker", "shop.py", "--name", "w7"],
+        cwd=shell.folder,
+        env=environment(),
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as worker:
+        assert worker.stderr is not None
+        first = next(line for line in worker.stderr if "works on" in line)
+        assert first.startswith("w7 works on broken, double, hears, naps, sends   sqlite:///torpor.db")
+        found = shell.ok("doctor")
+        assert [(line["worker"], line["state"]) for line in found["workers"]] == [("w7", "answering")]
+        worker.send_signal(signal.SIGTERM)
+        last = worker.stderr.read().splitlines()[-1]
+        assert worker.wait() == 0
+    assert re.fullmatch(
+        r"w7 stopped: 2 runs asleep, next wake .+, 2 runs need you\. No effect was in flight\.", last
+    ), last
+    assert runs
+    assert shell.ok("doctor")["workers"] == []
+
+
+def test_dev_works_reloads_and_goes_on(shell: Shell, terminal: Callable[..., Terminal]) -> None:
+    """The header, a run asleep, a change of the code, broken code, mended code, Ctrl-C, and the run is still there."""
+    dev = terminal("dev", "shop.py")
+    header = dev.until("wake when you come back.")
+    assert re.search(r"^torpor \S+   SQLite torpor\.db \(new\)   Python 3", header, re.MULTILINE)
+    assert "worker    w1, reloads when shop.py changes" in header
+    assert "start one:  torpor start broken 1" in header
+    run = shell.ok("start", "hears", '"go"')["run"]
+    dev.until(f"{run}  awake")
+    dev.until(f"{run}  asleep: message go")
+    code = (shell.folder / "shop.py").read_text("utf-8")
+    (shell.folder / "shop.py").write_text(code.replace("2 * number", "3 * number"), "utf-8")
+    dev.until("reloaded shop.py")
+    tripled = shell.ok("start", "double", "5")["run"]
+    dev.until(f"{tripled}  completed")
+    assert shell.ok("show", tripled)["result"] == 15
+    (shell.folder / "shop.py").write_text(code + "x = (", "utf-8")
+    assert "SyntaxError" in dev.until("cannot be loaded; runs stay asleep until it changes")
+    (shell.folder / "shop.py").write_text(code, "utf-8")
+    dev.until("reloaded shop.py")
+    assert shell.run("signal", run, "go", "7").code == 0
+    dev.until(f"{run}  completed")
+    dev.type(CTRL_C)
+    code_at_end, rest = dev.end()
+    assert (code_at_end, rest.splitlines()[-1]) == (130, "^CNothing is open. No effect was in flight.")
+
+
+def test_dev_as_json_lines(shell: Shell) -> None:
+    """Each line is a document; what the program prints goes to standard error."""
+    code = (shell.folder / "shop.py").read_text("utf-8")
+    (shell.folder / "shop.py").write_text(code.replace("return 2 *", 'print("printed")\n    return 2 *'), "utf-8")
+    with subprocess.Popen(
+        [*TORPOR, "dev", "shop.py", "--json"],
+        cwd=shell.folder,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as dev:
+        assert dev.stdout is not None
+        assert dev.stderr is not None
+        started = json.loads(dev.stdout.readline())
+        assert (started["event"], started["store"]) == ("started", "sqlite:///torpor.db")
+        run = shell.ok("start", "double", "4")["run"]
+        seen = [json.loads(dev.stdout.readline()) for _ in range(2)]
+        assert [(line["event"], line["run"]) for line in seen] == [("running", run), ("completed", run)]
+        dev.send_signal(signal.SIGTERM)
+        rest = [json.loads(line) for line in dev.stdout]
+        assert [line["event"] for line in rest] == ["stopped"]
+        assert dev.stderr.read() == "printed\n"
+        assert dev.wait() == 0
+
+
+def test_dev_says_that_it_slept_through_a_timer(shell: Shell, terminal: Callable[..., Terminal]) -> None:
+    """Coming back late is normal: the header says what is there, and the run goes on from where it was."""
+    assert shell.run("run", "shop.py", "naps", "0.2", "--timeout", "0.0").code == 124
+    run = shell.ok("ps")["runs"][0]["run"]
+    dev = terminal("dev")
+    header = dev.until("wake when you come back.")
+    assert "SQLite torpor.db (new)" not in header
+    dev.until(f"{run}  completed")
+
+
+def test_the_ids_in_errors_can_be_pasted(shell: Shell) -> None:
+    """Whatever names a run names it whole."""
+    done = shell.run("run", "shop.py", "broken", "0")
+    named = RUN_ID.findall(done.err)
+    assert named
+    assert len(set(named)) == 1
+    assert shell.run("show", named[0]).code == 0
