@@ -102,9 +102,9 @@ class Place:
     def _move(self, at: int) -> None:
         self.admin.execute("UPDATE moment SET at = %s", (at,))
 
-    def open(self) -> Store:
-        """Open another store on this database; it is closed with the place."""
-        store = open_store(self.url, clock=self.moment.now)
+    def open(self, *, blobs: str = "") -> Store:
+        """Open another store on this database, large values in a place of their own; it is closed with the place."""
+        store = open_store(self.url, clock=self.moment.now, blobs=blobs)
         self._open.callback(store.close_now)
         return store
 

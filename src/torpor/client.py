@@ -10,6 +10,7 @@ Nothing here is repeated by itself: after StoreUnavailable the caller decides, a
 from __future__ import annotations
 
 import asyncio
+import os
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
@@ -75,11 +76,14 @@ class Client:
 
     @classmethod
     @asynccontextmanager
-    async def connect(cls, url: str) -> AsyncIterator[Client]:
-        """Open a store that exists and close it at the end. Raises StoreError, UsageError for an URL of no known form."""
+    async def connect(cls, url: str, *, blobs: str | None = None) -> AsyncIterator[Client]:
+        """Open a store that exists and close it at the end. `blobs` is where its large values are kept (`TORPOR_BLOBS`).
+
+        Raises StoreError, UsageError for an URL of no known form.
+        """
         from torpor.store.opening import open_store
 
-        store = await asyncio.to_thread(open_store, url, create=False)
+        store = await asyncio.to_thread(open_store, url, create=False, blobs=blobs_address(blobs))
         try:
             yield cls(store)
         finally:
@@ -347,6 +351,7 @@ def _place(tx: Tx, store: Store, check: bool | None) -> Place:  # noqa: FBT001 -
     if not isinstance(store, SqliteStore):
         return Place(store.kind, without_password(store.url), "PostgreSQL", 0)
     from torpor.store.sqlite.store import integrity
+
     database = cast("SqliteTx", tx).connection()
     version = f"SQLite {database.execute('SELECT sqlite_version()').fetchone()[0]}"
     if store.path == ":memory:":
@@ -357,6 +362,17 @@ def _place(tx: Tx, store: Store, check: bool | None) -> Place:  # noqa: FBT001 -
     complaint = integrity(database) if small else None
     damage = None if complaint is None else "" if complaint == "ok" else complaint
     return Place(store.kind, store.path, version, 0, count, wal.stat().st_size if wal.exists() else 0, damage)
+
+
+def blobs_address(given: str | None = None) -> str:
+    """Return where large values are kept: what was given, TORPOR_BLOBS, a `.env` file, or "" for the store itself."""
+    if given is not None:
+        return given
+    if "TORPOR_BLOBS" in os.environ or not os.path.isfile(".env"):  # noqa: PTH113 - pathlib is not loaded for this
+        return os.environ.get("TORPOR_BLOBS", "")
+    from torpor.settings import Settings  # pydantic is loaded only where there is such a file
+
+    return Settings().blobs
 
 
 def without_password(url: str) -> str:

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torpor.client import Client
+from torpor.client import Client, blobs_address
 from torpor.errors import UsageError
 from torpor.sdk.app import App
 from torpor.store.opening import check_schema, open_store
@@ -125,9 +125,12 @@ def _tune() -> None:
 
 
 @asynccontextmanager
-async def opened(url: str, *, create: bool = True) -> AsyncIterator[Store]:
-    """Open a store, its schema up to date if it is new; close it at the end. Raises StoreError."""
-    store = open_store(url, create=create)
+async def opened(url: str, *, create: bool = True, blobs: str | None = None) -> AsyncIterator[Store]:
+    """Open a store, its schema up to date if it is new; close it at the end. Raises StoreError.
+
+    `blobs` is where its large values are kept; None: as TORPOR_BLOBS says.
+    """
+    store = open_store(url, create=create, blobs=blobs_address(blobs))
     try:
         await asyncio.to_thread(check_schema, store)
         yield store

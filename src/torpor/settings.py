@@ -12,6 +12,7 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="TORPOR_", env_file=".env", extra="ignore")
 
     store: str = Field("sqlite:///torpor.db", description="where runs live: sqlite:///FILE or postgresql://...")
+    blobs: str = Field("", description="where large values live: a folder, s3://BUCKET/PREFIX, or empty: in the store")
     concurrency: int = Field(500, ge=1, description="runs that one worker drives at once")
     threads: int = Field(32, ge=1, description="threads for steps that are plain functions")
     lease_seconds: float = Field(45.0, ge=1.0, description="a lease's length; renewed at a third of it")

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from http.client import HTTPConnection
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import obstore
 import pytest
-from moto.server import ThreadedMotoServer
 from obstore.store import from_url
 
+from tests.buckets import KEYS, s3
 from torpor import clock
 from torpor.blobs.directory import DirectoryBlobs
 from torpor.blobs.objects import ObjectBlobs
-from torpor.blobs.packing import digest_of
+from torpor.blobs.packing import compress, digest_of
 from torpor.errors import NotFound, StoreCorrupt, StoreUnavailable, UsageError
 
 if TYPE_CHECKING:
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 
     from torpor.blobs.protocol import Blobs
 
-KEYS = {"region": "us-east-1", "access_key_id": "key", "secret_access_key": "secret"}
 HOUR = 3_600 * clock.SECOND
 CONTENTS = [b"", b"a", b"\0" * 100_000, bytes(range(256)) * 300, "Mäuse".encode() * 9_000]
 
@@ -40,18 +38,8 @@ class Place(NamedTuple):
 @pytest.fixture(scope="module")
 def bucket() -> Iterator[dict[str, Any]]:
     """An S3 of our own, with one bucket; yields obstore's arguments."""
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    connection = HTTPConnection(host, port)
-    connection.request("PUT", "/blobs")
-    assert connection.getresponse().status == 200
-    connection.close()
-    yield {
-        "config": {"endpoint": f"http://{host}:{port}", **KEYS},
-        "client_options": {"allow_http": True},
-    }
-    server.stop()
+    with s3() as endpoint:
+        yield {"config": {"endpoint": endpoint, **KEYS}, "client_options": {"allow_http": True}}
 
 
 @pytest.fixture(params=["directory", "objects"])
@@ -82,6 +70,18 @@ def test_what_is_read_is_what_was_put(place: Place, content: bytes) -> None:
     digest = place.blobs.put(content)
     assert digest == digest_of(content)
     assert place.blobs.get(digest) == content
+
+
+@pytest.mark.parametrize("content", CONTENTS, ids=len)
+def test_packed_content_is_the_same_blob(place: Place, content: bytes) -> None:
+    """Whoever packed it already need not unpack it, and gets it back packed and checked."""
+    digest, packed = digest_of(content), compress(content)
+    place.blobs.put_packed(digest, packed)
+    assert place.blobs.get(digest) == content
+    assert place.blobs.get_packed(digest) == packed
+    place.replace(digest, packed[:-1])
+    with pytest.raises(StoreCorrupt, match=digest):
+        place.blobs.get_packed(digest)
 
 
 def test_content_is_compressed(place: Place) -> None:

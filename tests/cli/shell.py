@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import pty
@@ -9,9 +10,15 @@ import select
 import signal
 import subprocess
 import sys
+from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import pytest
+
+from torpor.cli.main import main
+
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 CTRL_C = "\x03"
@@ -21,9 +28,25 @@ SHOP = '''"""An app for the tests of the command line."""
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
+
 from torpor import App, Context, days
 
 app = App()
+
+
+@app.effect
+async def hold(name: str) -> str:
+    print("acting")
+    while not Path(name).exists():
+        await asyncio.sleep(0.01)
+    return name
+
+
+@app.flow
+async def acts(ctx: Context, name: str) -> str:
+    return await ctx.effect(hold, name)
 
 
 @app.effect
@@ -61,6 +84,8 @@ async def sends(ctx: Context, order: str) -> str:
     answer = await ctx.approval(f"Send {done}?", show={"order": order, "text": text}, expires=days(1))
     return f"{answer.approved} {answer.note}".strip()
 '''
+BROKEN_AT = f"shop.py:{SHOP[: SHOP.index('return 1 / number')].count(chr(10)) + 1}"
+"""Where `broken` breaks."""
 
 
 class Done(NamedTuple):
@@ -110,12 +135,29 @@ class Shell:
         )
         return Done(done.returncode, done.stdout, done.stderr)
 
-    def ok(self, *words: str, **more: str) -> Any:
-        """Run a command that must succeed with `--json`, and return its document."""
-        done = self.run(*words, "--json", **more)
-        assert done.code == 0, done
-        assert done.err == "", done
-        return done.document
+    def ok(self, *words: str) -> Any:
+        """Run a command that must succeed with `--json`, in this process because that is quick; return its document."""
+        out, err = io.StringIO(), io.StringIO()
+        with chdir(self.folder), redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as end:
+            main([*words, "--json"])
+        assert (end.value.code, err.getvalue()) == (0, ""), (words, err.getvalue())
+        return json.loads(out.getvalue())
+
+    @contextmanager
+    def going(self, *words: str) -> Iterator[subprocess.Popen[str]]:
+        """Start `torpor WORDS` without a terminal, and kill it at the end if it is still there."""
+        with subprocess.Popen(
+            [*TORPOR, *words],
+            cwd=self.folder,
+            env=environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as process:
+            try:
+                yield process
+            finally:
+                process.kill()
 
     def terminal(self, *words: str) -> Terminal:
         """Start `torpor WORDS` on a terminal of its own."""

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
     from tests.cli.shell import Shell, Terminal
 
+pytestmark = pytest.mark.slow
+
 
 def test_start_makes_a_program_known(shell: Shell) -> None:
     """With `--app` no worker is needed first; the same key finds the same run."""
@@ -43,8 +45,12 @@ def test_inputs(shell: Shell, runs: dict[str, str]) -> None:
         (["double", "Ana"], "the input is not JSON: Expecting value at line 1, column 1: Ana", """quotes: '"Ana"'"""),
         (["double", "{"], "the input is not JSON: Expecting property name", "compare its brackets"),
         (["double", "@none.json"], "none.json cannot be read", "@FILE reads JSON from a file"),
-        (["doubles", "4"], 'no program named "doubles" (the store has: broken, double, ', "torpor dev APP.py"),
-        (["doubles", "4", "--app", "shop.py"], 'no program named "doubles" in shop.py (it has: broken, dou', "start double"),
+        (["doubles", "4"], 'no program named "doubles" (the store has: acts, broken, dou', "torpor dev APP.py"),
+        (
+            ["doubles", "4", "--app", "shop.py"],
+            'no program named "doubles" in shop.py (it has: acts, broken, dou',
+            "start double",
+        ),
         (["double", "4", "--at", "soon"], "--at soon is no moment", "2026-12-24T18:00"),
     ],
 )
@@ -101,7 +107,11 @@ def test_deny_and_cancel(shell: Shell, runs: dict[str, str]) -> None:
     assert "is recorded" in shell.run("cancel", runs["naps 3600.0"]).out
     assert shell.run("worker", "shop.py", "--until-idle").code == 0
     assert shell.ok("show", runs["sends a1"])["result"] == "False wrong order"
-    assert shell.ok("cancel", runs["naps 3600.0"]) == {"run": runs["naps 3600.0"], "state": "cancelled", "already_ended": True}
+    assert shell.ok("cancel", runs["naps 3600.0"]) == {
+        "run": runs["naps 3600.0"],
+        "state": "cancelled",
+        "already_ended": True,
+    }
     assert shell.run("signal", runs["naps 3600.0"], "go").code == 4
 
 
@@ -114,7 +124,9 @@ def test_settling(shell: Shell, runs: dict[str, str]) -> None:
         assert done.err.splitlines()[1] == f"hint: torpor inbox {wait}"
     assert shell.run("answer", wait, "--happened", "re_1").code == 2
     assert shell.run("approve", wait, "--yes").code == 2
-    assert shell.run("answer", wait, "--happened", '"re_1"', "--by", "ada").out == f"{wait} settled: it happened, by ada\n"
+    assert (
+        shell.run("answer", wait, "--happened", '"re_1"', "--by", "ada").out == f"{wait} settled: it happened, by ada\n"
+    )
     assert shell.run("worker", "shop.py", "--until-idle").code == 0
     assert shell.ok("show", runs["sends torn"])["effects"][0]["outcome"] == "done"
     assert shell.ok("inbox")["items"][-1]["what"] == "Send re_1?"

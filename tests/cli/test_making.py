@@ -5,12 +5,16 @@ from __future__ import annotations
 import subprocess
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.cli.shell import TORPOR, environment
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.cli.shell import Shell
+
+pytestmark = pytest.mark.slow
 
 
 def test_init_writes_a_program_that_works(shell: Shell) -> None:
@@ -57,7 +61,7 @@ def test_completion(shell: Shell, runs: dict[str, str]) -> None:
     assert "--digest" in words(shell, "approve", "--d")
     assert words(shell, "completion", "") == ["bash", "zsh", "fish"]
     assert set(words(shell, "show", "")) <= set(runs.values())
-    assert set(words(shell, "start", "")) <= {"broken", "double", "hears", "naps", "sends"}
+    assert set(words(shell, "start", "")) <= {"acts", "broken", "double", "hears", "naps", "sends"}
     (shell.folder / "torpor.db").rename(shell.folder / "away.db")
     assert words(shell, "show", "") == []
     for name, begins in (("bash", "_torpor()"), ("zsh", "#compdef torpor"), ("fish", "function __torpor_complete")):
@@ -68,7 +72,8 @@ def test_the_bash_script_completes(shell: Shell, tmp_path: Path) -> None:
     """What it prints is a script that bash takes and that completes a command."""
     script = tmp_path / "torpor.bash"
     script.write_text(shell.run("completion", "bash").out, "utf-8")
-    typed = f'torpor() {{ {" ".join(TORPOR)} "$@"; }}; . {script}; COMP_WORDS=(torpor doc); COMP_CWORD=1; _torpor; echo ${{COMPREPLY[0]}}'
+    torpor = f'torpor() {{ {" ".join(TORPOR)} "$@"; }}'
+    typed = f"{torpor}; . {script}; COMP_WORDS=(torpor doc); COMP_CWORD=1; _torpor; echo ${{COMPREPLY[0]}}"
     done = subprocess.run(["bash", "-c", typed], capture_output=True, text=True, check=False, env=environment())
     assert (done.stdout, done.stderr) == ("doctor\n", "")
 

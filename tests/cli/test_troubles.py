@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import sqlite3
-import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.cli.shell import TORPOR, environment
 from torpor.cli.options import DEFAULT_STORE
 from torpor.settings import Settings
 
 if TYPE_CHECKING:
     from tests.cli.shell import Shell
+
+pytestmark = pytest.mark.slow
 
 
 def test_help_names_every_command_with_an_example(shell: Shell) -> None:
@@ -21,7 +21,9 @@ def test_help_names_every_command_with_an_example(shell: Shell) -> None:
     alone = shell.run()
     assert alone.code == 0
     assert alone.out == shell.run("--help").out
-    names = [line.split()[0] for line in alone.out.partition("Commands:\n")[2].splitlines() if line.startswith("  ")][:18]
+    names = [line.split()[0] for line in alone.out.partition("Commands:\n")[2].splitlines() if line.startswith("  ")][
+        :18
+    ]
     assert names == [
         *("init", "dev", "run", "start", "worker", "ps", "show", "signal", "approve", "deny", "answer", "cancel"),
         *("inbox", "doctor", "migrate", "bench", "demo", "completion"),
@@ -59,7 +61,7 @@ def test_no_store(shell: Shell) -> None:
     assert not (shell.folder / "torpor.db").exists()
     assert shell.run("ps", "--store", "postgresql://nobody@127.0.0.1:1/none").code == 6
     assert shell.run("ps", TORPOR_STORE="mysql://x").code == 2
-    assert DEFAULT_STORE == Settings.model_fields["store"].default
+    assert Settings.model_fields["store"].default == DEFAULT_STORE
 
 
 def test_another_schema(shell: Shell, runs: dict[str, str]) -> None:
@@ -99,16 +101,13 @@ def test_a_damaged_file(shell: Shell, runs: dict[str, str]) -> None:
 def test_two_apps_with_one_name(shell: Shell) -> None:
     """While a worker serves a program, another app that has one of the same name is refused with exit code 4."""
     (shell.folder / "other.py").write_text((shell.folder / "shop.py").read_text("utf-8"), "utf-8")
-    with subprocess.Popen(
-        [*TORPOR, "worker", "shop.py"], cwd=shell.folder, env=environment(), stderr=subprocess.PIPE, text=True
-    ) as worker:
+    with shell.going("worker", "shop.py") as worker:
         assert worker.stderr is not None
         assert any("works on" in line for line in worker.stderr)
         for words in (["worker", "other.py"], ["dev", "other.py"], ["start", "double", "4", "--app", "other.py"]):
             done = shell.run(*words)
             assert done.code == 4
-            assert 'two apps have a program named "broken": shop:broken is being served' in done.err
-        worker.terminate()
+            assert 'two apps have a program named "acts": shop:acts is being served' in done.err
 
 
 @pytest.mark.parametrize(
@@ -117,8 +116,18 @@ def test_two_apps_with_one_name(shell: Shell) -> None:
         ("none.py", None, "there is no file none.py", "torpor init writes one to begin with"),
         ("empty.py", "x = 1\n", "empty.py has 0 Apps (none)", "app = App() at the top of the file"),
         ("two.py", "from torpor import App\na, b = App(), App()\n", "two.py has 2 Apps (a, b)", "name one: two.py:app"),
-        ("bare.py", "from torpor import App\napp = App()\n", "the app has no flow", "@app.flow above an async function"),
-        ("bare.py:b", "from torpor import App\napp = App()\n", "bare.py has no App named 'b' (it has: app)", "app = App()"),
+        (
+            "bare.py",
+            "from torpor import App\napp = App()\n",
+            "the app has no flow",
+            "@app.flow above an async function",
+        ),
+        (
+            "bare.py:b",
+            "from torpor import App\napp = App()\n",
+            "bare.py has no App named 'b' (it has: app)",
+            "app = App()",
+        ),
     ],
 )
 def test_no_app(shell: Shell, name: str, content: str | None, message: str, hint: str) -> None:

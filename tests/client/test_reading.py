@@ -198,7 +198,9 @@ def test_turns_keep_their_numbers(on: Callable[[Check], None]) -> None:
         started = await client.start("turns", 3)
         await lab.settle()
         shown = await client.show(started.run_id)
-        assert [line.what for line in shown.lines if line.outcome == "checkpoint"] == [f"turn {n} ended" for n in (1, 2, 3)]
+        assert [line.what for line in shown.lines if line.outcome == "checkpoint"] == [
+            f"turn {n} ended" for n in (1, 2, 3)
+        ]
         assert [line.what for line in shown.lines].count("scan#1") == 4
         assert (shown.line.turn, shown.line.version, shown.result) == (4, 3, "done")
         assert (shown.head, shown.entries_before, shown.state) == (8, 0, 0)
@@ -259,7 +261,9 @@ def test_a_kill_between_effect_and_record(on: Callable[[Check], None]) -> None:
 
 def test_words_for_people() -> None:
     """Durations in their two largest units, sizes in one, addresses without a password."""
-    spoken = [duration(round(seconds * 1e6)) for seconds in (0, 0.0004, 0.25, 9.94, 12, 60, 7560, 86400, 388800, 2678400)]
+    spoken = [
+        duration(round(seconds * 1e6)) for seconds in (0, 0.0004, 0.25, 9.94, 12, 60, 7560, 86400, 388800, 2678400)
+    ]
     assert spoken == ["0ms", "0ms", "0.2s", "9.9s", "12s", "1m", "2h 6m", "1d", "4d 12h", "31d"]
     sizes = [size(count) for count in (0, 999, 4096, 412_000_000, 3_200_000_000)]
     assert sizes == ["0 B", "999 B", "4.1 KB", "412 MB", "3.2 GB"]

@@ -207,6 +207,7 @@ def test_a_decision_that_beats_a_withdrawal_loses_no_message(store: Store, momen
     async def check(lab: Lab) -> None:
         run = await lab.start(takes_next)
         await lab.settle()
+        await lab.kill()  # nobody takes the run up between the two signals
         await lab.signal(run, "go", 1)
         await lab.signal(run, "next", 2)
         held = Hold()

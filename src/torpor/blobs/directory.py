@@ -22,11 +22,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from torpor.blobs.packing import compress, digest_of, known_digest, unpack
+from torpor.blobs.packing import compress, digest_of, is_digest, known_digest, unpack
 from torpor.errors import NotFound, StoreCorrupt, StoreUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 _FOLDER_MODE, _FILE_MODE = 0o700, 0o600
 _SHARDS = tuple(f"{number:02x}" for number in range(256))
@@ -49,22 +49,38 @@ class DirectoryBlobs:
     def put(self, content: bytes) -> str:
         """See `Blobs.put`."""
         digest = digest_of(content)
+        self._keep(digest, lambda: compress(content))
+        return digest
+
+    def put_packed(self, digest: str, packed: bytes) -> None:
+        """See `Blobs.put_packed`."""
+        self._keep(digest, lambda: packed)
+
+    def _keep(self, digest: str, packed: Callable[[], bytes]) -> None:
         place = self._place(digest)
         with _reachable(self._root):
             if not self._made_young(place, digest):
-                self._write(place, compress(content))
+                self._write(place, packed())
             # Also when it was there: its writer may not have come to this line yet.
             _sync_folder(place.parent)
-        return digest
 
     def get(self, digest: str) -> bytes:
         """See `Blobs.get`."""
+        return unpack(self._read(digest), digest, where=str(self._root))
+
+    def get_packed(self, digest: str) -> bytes:
+        """See `Blobs.get_packed`."""
+        packed = self._read(digest)
+        unpack(packed, digest, where=str(self._root))
+        return packed
+
+    def _read(self, digest: str) -> bytes:
         place = self._place(digest)
         with _reachable(self._root):
             # In its place, or on its way out, or just put back from there.
             for path in (place, self._leaving / digest, place):
                 with suppress(FileNotFoundError):
-                    return unpack(path.read_bytes(), digest)
+                    return path.read_bytes()
         raise NotFound(f"there is no blob {digest} in {self._root}", hint="torpor doctor")
 
     def untouched_since(self, before_at: int) -> Iterator[str]:
@@ -73,7 +89,7 @@ class DirectoryBlobs:
             self._clear_up(before_at)
             for shard in _SHARDS:
                 for entry in os.scandir(self._root / shard):
-                    if _touched_at(Path(entry.path), default=before_at) < before_at:
+                    if is_digest(entry.name) and _touched_at(Path(entry.path), default=before_at) < before_at:
                         yield entry.name
 
     def delete(self, digest: str, *, untouched_since: int) -> bool:

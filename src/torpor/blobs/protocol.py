@@ -30,6 +30,14 @@ class Blobs(Protocol):
         """The content. Raises `NotFound`, `StoreCorrupt` if it is damaged, `StoreUnavailable`."""
         ...
 
+    def put_packed(self, digest: str, packed: bytes) -> None:
+        """Keep what is packed already (`packing.compress`) under the digest of its content. Raises `StoreUnavailable`."""
+        ...
+
+    def get_packed(self, digest: str) -> bytes:
+        """The content as it is packed, checked. Raises like `get`."""
+        ...
+
     def untouched_since(self, before_at: int) -> Iterator[str]:
         """The digests of blobs that were last put before `before_at`, in no order. For sweeping only."""
         ...

@@ -24,7 +24,9 @@ def start(  # noqa: PLR0913, PLR0917 - what can be said about a run
     value: Annotated[str | None, typer.Argument(metavar="INPUT", help="JSON, @FILE or - for standard input.")] = None,
     store: Store = None,
     as_json: Json = False,
-    key: Annotated[str | None, typer.Option("--key", help="The same key finds the same run, however often it is said.")] = None,
+    key: Annotated[
+        str | None, typer.Option("--key", help="The same key finds the same run, however often it is said.")
+    ] = None,
     app: Annotated[str | None, typer.Option("--app", help="APP.py, if no worker has served it yet.")] = None,
     at: Annotated[str | None, typer.Option("--at", help="Not before: 2026-12-24T18:00, or +10m.")] = None,
     tenant: Annotated[str, typer.Option("--tenant", help="Whose run it is: tenants share workers fairly.")] = "default",
@@ -87,7 +89,9 @@ def signal(
     value: Annotated[str | None, typer.Argument(metavar="VALUE", help="JSON, @FILE or - for standard input.")] = None,
     store: Store = None,
     as_json: Json = False,
-    key: Annotated[str | None, typer.Option("--key", help="The same key is one signal, however often it comes.")] = None,
+    key: Annotated[
+        str | None, typer.Option("--key", help="The same key is one signal, however often it comes.")
+    ] = None,
     sender: Annotated[str | None, typer.Option("--sender", help="Who sends it.")] = None,
 ) -> None:
     """Send a signal to a run. It is kept if it comes early."""
@@ -113,7 +117,9 @@ def approve(
     store: Store = None,
     as_json: Json = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Approve what it shows now, unseen.")] = False,
-    digest: Annotated[str | None, typer.Option("--digest", help="Approve only if it still shows what had this digest.")] = None,
+    digest: Annotated[
+        str | None, typer.Option("--digest", help="Approve only if it still shows what had this digest.")
+    ] = None,
     note: Annotated[str, typer.Option("--note", help="Why.")] = "",
     by: By = None,
 ) -> None:
@@ -170,7 +176,9 @@ def answer(
     wait: Wait,
     store: Store = None,
     as_json: Json = False,
-    happened: Annotated[str | None, typer.Option("--happened", help="It did, and gave back this JSON (null: nothing).")] = None,
+    happened: Annotated[
+        str | None, typer.Option("--happened", help="It did, and gave back this JSON (null: nothing).")
+    ] = None,
     again: Annotated[bool, typer.Option("--again", help="Do it again, or try the run again.")] = False,
     fail: Annotated[str | None, typer.Option("--fail", help="It failed, for this reason.")] = None,
     by: By = None,
@@ -181,7 +189,9 @@ def answer(
     """
     who = decider(by)
     if (happened is not None) + again + (fail is not None) != 1:
-        raise UsageError("an answer is exactly one of --happened JSON, --again and --fail TEXT", hint=f"torpor inbox {wait}")
+        raise UsageError(
+            "an answer is exactly one of --happened JSON, --again and --fail TEXT", hint=f"torpor inbox {wait}"
+        )
     if happened is not None:
         result = value_of(happened, "--happened")
         done = asked(store, lambda client: client.answer(wait, happened=result, by=who))

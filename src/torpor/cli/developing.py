@@ -131,7 +131,9 @@ def _standing(fleet: Fleet) -> str:
     """Return what is in the store already: `1 run asleep, 2 need you; slept through 1 timer`."""
     needs = sum(line.shown == "needs you" for line in fleet.runs)
     asleep = fleet.counts["waiting"] - needs
-    overdue = [line for line in fleet.runs if line.next_is == "wakes" and line.next_at is not None and line.next_at < fleet.at]
+    overdue = [
+        line for line in fleet.runs if line.next_is == "wakes" and line.next_at is not None and line.next_at < fleet.at
+    ]
     parts = [
         f"{plural(asleep, 'run')} asleep" if asleep else "",
         f"{needs} {'needs' if needs == 1 else 'need'} you" if needs else "",

@@ -67,6 +67,10 @@ class Driver:
         if not self.acting:
             executors = self.process.worker.executors.values()
             self.acting = [e.name for e in executors if e.progress.effects.past_gate]
+            if self.acting:
+                names = ", ".join(self.acting)
+                sys.stderr.write(f"\nwaiting for an effect of {names} to end; Ctrl-C again leaves at once\n")
+                sys.stderr.flush()
         self.process.worker.stop()
 
     async def finish(self) -> None:
@@ -89,10 +93,11 @@ async def last_words(client: Client, driver: Driver, feed: Feed) -> str:
         f"{fleet.counts['ready']} ready" if fleet.counts["ready"] else "",
     ]
     standing = ", ".join(part for part in parts if part) or "Nothing is open"
-    ended = [name for name in driver.acting if name not in feed.lost_acting]
+    left = [name for name in driver.acting if name in feed.lost]
+    ended = [name for name in driver.acting if name not in feed.lost]
     effects = [f"{plural(len(ended), 'effect')} in flight ended first" if ended else "No effect was in flight"]
-    if feed.lost_acting:
-        effects = [f"an effect of {', '.join(feed.lost_acting)} was still in flight: torpor doctor"]
+    if left:
+        effects = [f"An effect of {', '.join(left)} was still in flight: torpor doctor"]
     return ". ".join([standing, *effects]) + "."
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from torpor.cli.screen import Screen
     from torpor.client import Client
     from torpor.store.rows import WaitRow
-    from torpor.worker.executor import Executor
+    from torpor.worker.roles import Executor
 
 LATE_MICROS = 5_000_000
 """A run that is taken up so long after its moment is said to be late."""
@@ -39,8 +39,8 @@ class Feed:
         self._lines = lines
         self._reading: set[asyncio.Task[None]] = set()
         self.only = only
-        self.lost_acting: list[str] = []
-        """Runs that were lost while an effect of theirs acted."""
+        self.lost: list[str] = []
+        """Runs that were let go without being given back."""
         self.asks = asyncio.Event()
         """Set when a run was put away for a person."""
 
@@ -50,8 +50,8 @@ class Feed:
         people = [row for row in open_waits if row.kind.for_person]
         if event == "left" and state is State.WAITING and people:
             self.asks.set()
-        if event == "lost" and executor.progress.effects.past_gate:
-            self.lost_acting.append(executor.name)
+        if event == "lost":
+            self.lost.append(executor.name)
         if self.only not in {"", executor.name}:
             return
         if event == "awake":

@@ -31,7 +31,7 @@ _EXAMPLES: dict[str, tuple[Callable[..., Any], str]] = {
     "signal": (deciding.signal, "torpor signal order-7Q3D paid '{\"eur\": 40}' --key payment-881"),
     "approve": (deciding.approve, "torpor approve w-7q3d-3"),
     "deny": (deciding.deny, 'torpor deny w-7q3d-3 "wrong order number"'),
-    "answer": (deciding.answer, "torpor answer w-7q3d-5 --happened '{\"id\": \"re_81\"}'"),
+    "answer": (deciding.answer, 'torpor answer w-7q3d-5 --happened \'{"id": "re_81"}\''),
     "cancel": (deciding.cancel, "torpor cancel greet-7Q3D"),
     "inbox": (reading.inbox, "torpor inbox w-7q3d-3"),
     "doctor": (reading.doctor, "torpor doctor --json"),
@@ -57,9 +57,13 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback(epilog="Every command takes --help, most take --store and --json. --debug shows where an error came from.")
+@app.callback(
+    epilog="Every command takes --help, most take --store and --json. --debug shows where an error came from."
+)
 def root(
-    version: Annotated[bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)] = False,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)
+    ] = False,
 ) -> None:
     """Durable agents, leased executors, computers that are put away."""
 
@@ -100,6 +104,10 @@ def _run(given: list[str], *, as_json: bool, debug: bool) -> int:
         return INTERRUPTED
     except BrokenPipeError:
         return 0
+    except SystemExit as end:
+        if isinstance(end.__context__, BrokenPipeError):
+            return 0
+        raise
     except Exception as error:  # noqa: BLE001 - whatever it is, a person is told what and what next
         if hasattr(error, "format_message"):  # the command line itself could not be read
             return _usage(error, as_json=as_json)

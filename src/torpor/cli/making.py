@@ -75,14 +75,17 @@ def migrate(store: Store = None, as_json: Json = False) -> None:
 
 
 Own = Annotated[
-    str | None, typer.Option("--store", show_default=False, help="postgresql://..., or sqlite for a file of its own. [sqlite]")
+    str | None,
+    typer.Option("--store", show_default=False, help="postgresql://..., or sqlite for a file of its own. [sqlite]"),
 ]
 """Never TORPOR_STORE: what is measured or killed here is not to meet anybody's runs."""
 _QUICK = {"runs": 100, "steps": 10, "history": 200, "trials": 1}
 
 
 def bench(
-    workload: Annotated[str, typer.Argument(metavar="WORKLOAD", help="w1 throughput, w3 resuming, w4 latency, w5 effects.")],
+    workload: Annotated[
+        str, typer.Argument(metavar="WORKLOAD", help="w1 throughput, w3 resuming, w4 latency, w5 effects.")
+    ],
     store: Own = None,
     as_json: Json = False,
     runs: Annotated[int | None, typer.Option("--runs", show_default=False, help="How many runs. [500]")] = None,
@@ -105,7 +108,9 @@ def bench(
 
 
 def demo(
-    path: Annotated[str | None, typer.Argument(metavar="FOLDER", help="The folder to audit. [torpor's own source]")] = None,
+    path: Annotated[
+        str | None, typer.Argument(metavar="FOLDER", help="The folder to audit. [torpor's own source]")
+    ] = None,
     store: Own = None,
     as_json: Json = False,
 ) -> None:

@@ -8,34 +8,53 @@ import re
 import sys
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from torpor import clock
 from torpor.errors import UsageError
 
+if TYPE_CHECKING:
+    from torpor.settings import Settings
+
 DEFAULT_STORE: Final = "sqlite:///torpor.db"
 
 Store = Annotated[
     str | None,
     typer.Option(
-        "--store", envvar="TORPOR_STORE", show_default=False, help="sqlite:///FILE or postgresql://... [sqlite:///torpor.db]"
+        "--store",
+        envvar="TORPOR_STORE",
+        show_default=False,
+        help="sqlite:///FILE or postgresql://... [sqlite:///torpor.db]",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on standard output, nothing else.")]
-By = Annotated[str | None, typer.Option("--by", envvar="TORPOR_BY", show_default=False, help="Who decides. [your login]")]
+By = Annotated[
+    str | None, typer.Option("--by", envvar="TORPOR_BY", show_default=False, help="Who decides. [your login]")
+]
 
 
 def store_url(given: str | None) -> str:
     """Return the store's address: the option, TORPOR_STORE, a `.env` file, or a file here."""
     if given:
         return given
-    if Path(".env").is_file():
-        from torpor.settings import Settings
+    return settings().store if Path(".env").is_file() else DEFAULT_STORE
 
-        return Settings().store
-    return DEFAULT_STORE
+
+def settings() -> Settings:
+    """Return what the environment and a `.env` file say. Raises UsageError for what makes no sense."""
+    from pydantic import ValidationError
+
+    from torpor.settings import Settings
+
+    try:
+        return Settings()
+    except ValidationError as error:
+        wrong = error.errors()[0]
+        name = f"TORPOR_{'_'.join(str(part) for part in wrong['loc'])}".upper()
+        message = f"{name}={wrong['input']} makes no sense: {wrong['msg'].lower()}"
+        raise UsageError(message, hint=f"unset {name}, or mend it there or in .env") from error
 
 
 def decider(given: str | None) -> str:
@@ -62,7 +81,9 @@ def value_of(text: str | None, what: str) -> Any:
         try:
             content = Path(source).read_text("utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise UsageError(f"{source} cannot be read: {error}", hint="@FILE reads JSON from a file, - from a pipe") from error
+            raise UsageError(
+                f"{source} cannot be read: {error}", hint="@FILE reads JSON from a file, - from a pipe"
+            ) from error
     try:
         return json.loads(content)
     except json.JSONDecodeError as error:
@@ -87,4 +108,6 @@ def moment_of(text: str | None) -> datetime | None:
     try:
         return datetime.fromisoformat(text).astimezone()
     except ValueError as error:
-        raise UsageError(f"--at {text} is no moment", hint="2026-12-24T18:00, 2026-12-24T18:00+01:00, or +10m") from error
+        raise UsageError(
+            f"--at {text} is no moment", hint="2026-12-24T18:00, 2026-12-24T18:00+01:00, or +10m"
+        ) from error

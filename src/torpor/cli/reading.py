@@ -116,7 +116,9 @@ def inbox(
 def doctor(
     store: Store = None,
     as_json: Json = False,
-    check: Annotated[bool, typer.Option("--check", help="Read a large SQLite file whole, too, to find damage.")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Read a large SQLite file whole, too, to find damage.")
+    ] = False,
     reset_clock: Annotated[
         bool, typer.Option("--reset-clock", help="Bring stored times that are ahead of a clock set right back to it.")
     ] = False,

@@ -58,7 +58,8 @@ _RUN_COLUMNS = [
 def runs_table(screen: Screen, lines: Sequence[RunLine], now: int) -> list[str]:
     """Return runs as a table."""
     rows = [
-        [line.run, line.program, state_text(line), duration(now - line.since_at), next_text(line, now)] for line in lines
+        [line.run, line.program, state_text(line), duration(now - line.since_at), next_text(line, now)]
+        for line in lines
     ]
     return screen.table(_RUN_COLUMNS, rows, [word_of(line) for line in lines])
 
@@ -73,7 +74,9 @@ def fleet_lines(screen: Screen, fleet: Fleet) -> Iterator[str]:
     yield from runs_table(screen, fleet.runs, fleet.at)
     if fleet.asleep_more:
         about = "more than " if fleet.counts["waiting"] >= fleet.counted_to else ""
-        yield screen.paint(f"all that are not asleep, and the next to wake; {about}{fleet.asleep_more:,} more asleep", "dim")
+        yield screen.paint(
+            f"all that are not asleep, and the next to wake; {about}{fleet.asleep_more:,} more asleep", "dim"
+        )
     ended = [
         f"{fleet.counts[word]:,}{'+' if fleet.counts[word] >= fleet.counted_to else ''} {word}"
         for word in ("completed", "failed", "cancelled")
@@ -199,7 +202,9 @@ def shown_lines(screen: Screen, run: RunShown, *, entries: int) -> Iterator[str]
         yield ""
     yield f"  turn     {line.turn}"
     if run.effects:
-        counts = {word: sum(e.outcome == word for e in run.effects) for word in ("done", "unknown", "failed", "in flight")}
+        counts = {
+            word: sum(e.outcome == word for e in run.effects) for word in ("done", "unknown", "failed", "in flight")
+        }
         yield "  effects  " + "   ".join(f"{count} {word}" for word, count in counts.items() if count)
     for wait in line.waits:
         until = f", until {moment(wait.due_at, run.at)}" if wait.due_at is not None else ""
@@ -215,7 +220,13 @@ def shown_lines(screen: Screen, run: RunShown, *, entries: int) -> Iterator[str]
     yield from _next_of(line)
 
 
-_OUTCOME_WORDS = {"failed": "failed", "unknown": "unknown", "asked": "needs you", "needs you": "needs you", "asleep": "asleep"}
+_OUTCOME_WORDS = {
+    "failed": "failed",
+    "unknown": "unknown",
+    "asked": "needs you",
+    "needs you": "needs you",
+    "asleep": "asleep",
+}
 
 
 def _story_table(screen: Screen, run: RunShown, entries: int) -> Iterator[str]:

@@ -9,21 +9,21 @@ from typing import Any
 
 from torpor.cli.driving import INTERRUPTED, Driver, last_words, log_to_stderr
 from torpor.cli.feed import Feed
+from torpor.cli.options import settings
 from torpor.cli.screen import Screen
 from torpor.client import without_password
 from torpor.runtime import load_app, opened
-from torpor.settings import Settings
 
 
 async def serve(place: str, url: str, options: dict[str, Any]) -> int:
     """Work until stopped, or idle if told so; return the exit code."""
     log_to_stderr(logging.INFO)
-    settings = Settings()
+    said = settings()
     usual = {
-        "concurrency": settings.concurrency,
-        "lease_seconds": settings.lease_seconds,
-        "threads": settings.threads,
-        "drain_seconds": settings.drain_seconds,
+        "concurrency": said.concurrency,
+        "lease_seconds": said.lease_seconds,
+        "threads": said.threads,
+        "drain_seconds": said.drain_seconds,
     }
     given = {name: value for name, value in options.items() if value is not None}
     app = load_app(place)
@@ -33,7 +33,9 @@ async def serve(place: str, url: str, options: dict[str, Any]) -> int:
         feed = Feed(driver.client, screen, only="-")  # counts what was lost, tells nothing
         working = await driver.start(feed)
         programs = ", ".join(sorted(app.flows))
-        screen.say(f"{driver.worker_name} works on {programs}   {without_password(url)}   Python {platform.python_version()}")
+        screen.say(
+            f"{driver.worker_name} works on {programs}   {without_password(url)}   Python {platform.python_version()}"
+        )
         await working
         screen.say(f"{driver.worker_name} stopped: {await last_words(driver.client, driver, feed)}")
     return INTERRUPTED if driver.interrupted else 0

@@ -9,7 +9,9 @@ import typer
 
 from torpor.cli.options import By, Json, Store, decider, store_url, value_of
 
-File = Annotated[str, typer.Argument(metavar="APP.py", help="A file or a module; APP.py:app names one of several Apps.")]
+File = Annotated[
+    str, typer.Argument(metavar="APP.py", help="A file or a module; APP.py:app names one of several Apps.")
+]
 
 
 def worker(
@@ -46,7 +48,9 @@ def run(
     store: Store = None,
     as_json: Json = False,
     key: Annotated[str | None, typer.Option("--key", help="The same key goes on with the same run.")] = None,
-    timeout: Annotated[float | None, typer.Option("--timeout", min=0.0, help="Wait so many seconds (code 124).")] = None,
+    timeout: Annotated[
+        float | None, typer.Option("--timeout", min=0.0, help="Wait so many seconds (code 124).")
+    ] = None,
     by: By = None,
 ) -> None:
     """Start a run, work here until it ends, and print its result.

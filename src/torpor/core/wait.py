@@ -44,6 +44,7 @@ class Trouble(IntEnum):
     UNKNOWN_EFFECT = 1
     DIVERGED = 2
     POISON = 3
+    UNREADABLE = 4
 
 
 class Open(NamedTuple):

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from torpor.core.commit import Blob
 from torpor.core.journal import BLOB_BYTES, BLOB_MARK
-from torpor.errors import StoreCorrupt
+from torpor.errors import StoreCorrupt, StoreError
+from torpor.store import values
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -33,15 +34,22 @@ def named_blobs(bodies: Iterable[bytes | None]) -> list[bytes]:
 
 
 def whole(body: bytes, packed: Mapping[bytes, bytes]) -> bytes:
-    """Return a body with a blob's content in place of its name. Raises StoreCorrupt if the blob is missing."""
+    """Return a body with a blob's content in place of its name. Raises StoreError if that cannot be read."""
     if body[:1] != BLOB_MARK:
         return body
-    from torpor.blobs.packing import unpack
+    from torpor.blobs.packing import RESTORE, unpack
 
     if body[1:] not in packed:
-        message = f"the blob {body[1:].hex()} is missing from the store"
-        raise StoreCorrupt(message, hint="restore it from a backup; the journal still names it")
+        raise StoreCorrupt(f"blob {body[1:].hex()} is missing from the store", hint=RESTORE)
     return unpack(packed[body[1:]], body[1:].hex())
+
+
+def legible(body: bytes, packed: Mapping[bytes, bytes]) -> bytes:
+    """The same for people: in place of what cannot be read, why. One lost blob must not hide everything else (G13)."""
+    try:
+        return whole(body, packed)
+    except StoreError as error:
+        return values.encode({"kind": "unreadable", "detail": error.message})
 
 
 def read_whole(tx: Tx, body: bytes) -> bytes:

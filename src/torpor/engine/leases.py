@@ -36,7 +36,7 @@ def claim(
     """Claim ready runs, with every large body they name."""
     claimed = tx.claim(Claim(worker, list(programs), limit, token, lease_micros, after_tenant))
     digests = _named_blobs(claimed)
-    return claimed, tx.get_blobs(digests) if digests else {}
+    return claimed, tx.get_blobs(digests, later=True) if digests else {}
 
 
 def _named_blobs(claimed: Sequence[Claimed]) -> list[bytes]:
@@ -117,7 +117,7 @@ def news(tx: Tx, ids: Sequence[int]) -> dict[int, News]:
     for wait in tx.waits(ids):
         waits.setdefault(wait.run_id, []).append(wait)
     named = {s.body[1:] for signals in unread.values() for s in signals if s.body and s.body[:1] == b"\x00"}
-    blobs = tx.get_blobs(sorted(named)) if named else {}
+    blobs = tx.get_blobs(sorted(named), later=True) if named else {}
     return {
         run_id: News(leases.get(run_id), run.inbox, unread.get(run_id, []), waits.get(run_id, []), blobs)
         for run_id, run in runs.items()

@@ -138,10 +138,17 @@ class Tx(Protocol):
         """Put messages into the outbox."""
 
     def put_blobs(self, blobs: Sequence[tuple[int, Blob]]) -> None:
-        """Write packed blobs, each once, and that this run names them."""
+        """Write packed blobs, each once, and that this run names them. Outside the database, if the store was told so."""
 
-    def get_blobs(self, digests: Sequence[bytes]) -> dict[bytes, bytes]:
-        """Return packed blobs."""
+    def get_blobs(self, digests: Sequence[bytes], *, later: bool = False) -> dict[bytes, bytes]:
+        """Return packed blobs, or their excuses (`blobs.packing.excuse`); those that were never written are not in it.
+
+        With `later` what lies outside the database is filled in after the commit: for an operation that only passes it
+        on. Without, the operation is run again once it is here (`store.outside`).
+        """
+
+    def drop_leaving(self, digests: Sequence[bytes]) -> None:
+        """Forget blobs that a sweep has deleted outside the database."""
 
     # journal
     def journal(self, run: int, *, after: int = 0, limit: int = 10_000) -> list[Stored]:
@@ -227,7 +234,7 @@ class Tx(Protocol):
         """Return the least due time of a waiting run."""
 
     def sweep_blobs(self, *, before: int, limit: int) -> int:
-        """Remove blobs written before a moment that no run names; return how many."""
+        """Remove blobs written before a moment that no run names; return how many. Those outside go after the commit."""
 
     # the store itself
     def get_meta(self, key: str) -> str | None:

@@ -239,9 +239,12 @@ class Lab:
 
     # crashes
 
-    def crash(self, place: Place, point: int = 1) -> None:
-        """Plan to kill the worker when it comes to a place for the `point`-th time from now on."""
-        self.plan = Plan(place, point)
+    def crash(self, place: Place, point: int = 1, *, times: int = 1) -> None:
+        """Plan to kill the worker when it comes to a place for the `point`-th time from now on.
+
+        With `times` the workers that follow it are killed as well, each at its own `point`-th time.
+        """
+        self.plan = Plan(place, point, times)
         if self._worker is not None:
             self._worker.mortal.plan = self.plan
 
@@ -294,7 +297,8 @@ class Lab:
 
     async def _dead_workers(self) -> dict[int, Proof]:
         rows = await self.store.transact(lambda tx: tx.workers())
-        found = {row.id: await asyncio.to_thread(self.store.prove_death, row) for row in rows}
+        own = self._worker.number if self._worker is not None else 0  # killed in this moment: not before it is buried
+        found = {row.id: await asyncio.to_thread(self.store.prove_death, row) for row in rows if row.id != own}
         return {number: proof for number, proof in found.items() if proof is not Proof.NONE}
 
     async def _decide(self, what: Run | showing.Wait | str | None, kind: WaitKind, answer: dict[str, Any]) -> None:
@@ -338,7 +342,7 @@ def sweep(tx: Tx, dead: Mapping[int, Proof]) -> bool:
     leases.reap(tx, dead, quiet_until=0)
     tx.drop_workers(list(dead))
     counted = tx.count_runs([State.READY, State.RUNNING], most=1)
-    return any(counted.values())
+    return any(counted.values()) or bool(tx.outbox(limit=1))
 
 
 def _going(tx: Tx) -> list[tuple[str, State]]:

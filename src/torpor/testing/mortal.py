@@ -49,24 +49,30 @@ KILLS = (Place.BEFORE, Place.INSIDE, Place.AFTER, Place.ACTED)
 
 
 class Plan:
-    """A kill that is planned: at the `point`-th time that a worker comes to a place. `what` says what it was doing."""
+    """A kill that is planned: at the `point`-th time that a worker comes to a place, of `times` workers in a row.
 
-    def __init__(self, place: Place, point: int) -> None:
+    `what` says what the last one was doing; it is empty while none was killed.
+    """
+
+    def __init__(self, place: Place, point: int, times: int = 1) -> None:
         """Count from 1."""
         self.place = place
         self.point = point
         self.passed = 0
+        self.left = times
         self.what = ""
 
     def now(self, place: Place, what: str) -> bool:
         """Whether to kill here."""
-        if place is not self.place or self.what:
+        if place is not self.place or self.left == 0:
             return False
         self.passed += 1
-        if self.passed == self.point:
-            self.what = what
-            return True
-        return False
+        if self.passed < self.point:
+            return False
+        self.passed = 0
+        self.left -= 1
+        self.what = what
+        return True
 
 
 class Life:

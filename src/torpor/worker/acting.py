@@ -121,7 +121,7 @@ class Effects:
             return
         if verdict is Gate.STOP:
             executor.lost("the gate found another holder")
-        elif verdict is Gate.CANCELLED:
+        elif verdict is Gate.CANCELLED or executor.cancelling:  # asked for before the gate was, or since
             executor.cancelling = True
             self.going.pop(call.request.key, None)
             executor.go_on()

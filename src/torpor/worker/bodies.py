@@ -10,14 +10,14 @@ import random
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from torpor.blobs.packing import compress, decompress, digest_of
+from torpor.blobs.packing import RESTORE, check_excuse, compress, digest_of, unpack
 from torpor.core.commit import Blob
 from torpor.core.journal import BLOB_BYTES, BLOB_MARK
-from torpor.errors import NotFound, StoreCorrupt
+from torpor.errors import NotFound, StoreCorrupt, StoreError
 from torpor.store import values
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
 
 @dataclass(slots=True)
@@ -83,17 +83,31 @@ class Bodies:
             return body
         packed = self._blobs.get(body[1:])
         if packed is None:
-            message = f"the blob {body[1:].hex()} is missing from the store"
-            raise StoreCorrupt(message, hint="restore it from a backup; the journal still names it")
-        return decompress(packed)
+            raise StoreCorrupt(f"blob {body[1:].hex()} is missing from the store", hint=RESTORE)
+        return unpack(packed, body[1:].hex())
+
+    def unreadable(self, bodies: Sequence[bytes | None]) -> StoreError | None:
+        """Return why one of these bodies cannot be made whole, or None; content is checked only when it is unpacked."""
+        for body in bodies:
+            if body and body[:1] == BLOB_MARK:
+                try:
+                    if body[1:] not in self._blobs:
+                        self.whole(body)
+                    check_excuse(self._blobs[body[1:]])
+                except StoreError as error:
+                    return error
+        return None
 
     def decode(self, body: bytes | None, hint: object = None) -> Any:
         """Return the value of a body; None for none."""
         return None if body is None else values.decode(self.whole(body), hint=hint, types=self._types)
 
     def learn(self, blobs: Mapping[bytes, bytes]) -> None:
-        """Add packed blobs that were read later."""
-        self._blobs.update(blobs)
+        """Add packed blobs that were read later; what is here already is not given up for an excuse."""
+        self._blobs.update({digest: packed for digest, packed in blobs.items() if not self._has(digest)})
+
+    def _has(self, digest: bytes) -> bool:
+        return digest in self._blobs and self.unreadable([BLOB_MARK + digest]) is None
 
     def take_new(self) -> list[Blob]:
         """Return the blobs that were put aside since the last commit."""

@@ -36,9 +36,13 @@ class Commits:
         """What completes the commit that ends the turn or the stretch, once there is one."""
         self._sent = Draft()
         self._parking = False
+        self._seen = 0
         self._under_way: Proposal | None = None
         self._submitted = False
         self._alone: deque[Callable[[], None]] = deque()
+        self._alone_begun = False
+        self._held = 0
+        self._quiet: list[Callable[[], None]] = []
 
     # gathering
 
@@ -61,6 +65,7 @@ class Commits:
     def end_with(self, last: Last, *, parking: bool = False) -> None:
         """Commit what is gathered and end the turn or the stretch with it. `parking`: only because nothing else is left."""
         self.last, self._parking = last, parking
+        self._seen = self._executor.seen  # as far as was looked when this was decided: what came since must wake it (G7)
         self.submit()
 
     # sending
@@ -77,9 +82,10 @@ class Commits:
 
     def submit(self) -> None:
         """Ask the committer for a flush, once."""
-        if not self.pending and not self._executor.ended:
+        if not self.pending and not self._held and not self._executor.ended:
             self._submitted = True
             if self._alone:
+                self._alone_begun = True
                 self._alone.popleft()()
             else:
                 self._executor.worker.committer.submit(self)
@@ -89,11 +95,31 @@ class Commits:
         self._alone.append(send)
         self.submit()
 
+    def hold(self, quiet: Callable[[], None]) -> None:
+        """Send nothing more before `release`, and call `quiet` once nothing is under way: the head stands still (G2)."""
+        self._held += 1
+        if self._under_way is None and not self._alone_begun:
+            quiet()
+        else:
+            self._quiet.append(quiet)
+
+    def release(self) -> None:
+        """Send again."""
+        self._held -= 1
+        if not self._held and (self._alone or self.draft.entries or self.last is not None):
+            self.submit()
+
+    def _answered(self) -> None:
+        """Take note that nothing is under way any more."""
+        quiet, self._quiet = self._quiet, []
+        for call in quiet:
+            call()
+
     def build(self, *, alone: bool = False) -> Proposal | None:
         """Return what is to be committed now; `alone` also without an entry: a transactional effect adds one."""
         self._submitted = False
         executor = self._executor
-        if executor.ended:
+        if executor.ended or (self._held and not alone):
             return None
         turn = executor.turn
         if turn is not None and turn.notes:
@@ -109,7 +135,7 @@ class Commits:
             lease.epoch,
             executor.head,
             sent.entries,
-            seen=executor.seen,
+            seen=executor.seen if self.last is None else self._seen,
             waits=sent.waits,
             closes=sent.closes,
             over=sent.over,
@@ -125,6 +151,7 @@ class Commits:
         if not proposal.entries and not alone:
             return None
         self._under_way = proposal
+        self._alone_begun = False
         return proposal
 
     # replies
@@ -142,6 +169,7 @@ class Commits:
             executor.refused(reply)
         else:
             executor.committed(proposal, reply)
+        self._answered()
         if self._alone:
             self.submit()
 
@@ -184,6 +212,7 @@ class Commits:
         self._under_way = None
         self._submitted = False
         self.draft, self._sent = self._sent.before(self.draft), Draft()
+        self._answered()
 
     def broken(self, proposal: Proposal, error: Exception) -> None:
         """Take an error of this commit's own: a defect, or something the store refuses.

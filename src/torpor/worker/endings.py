@@ -74,6 +74,18 @@ def give_back(executor: Executor, why: str) -> Last:
     return last
 
 
+def later(executor: Executor, why: str, micros: int) -> Last:
+    """Put the run away for a while, its waits as they are: what it needs cannot be read now."""
+    note = Entry(Kind.NOTE, None, executor.bodies.encode({"note": why}, "note"))
+    asked = any(row.kind.for_person and row.answered_at is None for row in executor.rows.values())
+
+    def last(proposal: Proposal) -> None:
+        proposal.entries = [*proposal.entries, note]
+        proposal.after, proposal.due_at, proposal.needs_person = State.WAITING, executor.worker.now() + micros, asked
+
+    return last
+
+
 def suspend(executor: Executor, waits: list[Open], titles: list[str], due_at: int | None) -> Last:
     """Put the run away until one of its waits is satisfied."""
     entry = Entry(Kind.WAIT, None, executor.bodies.encode({"for": titles}, "waits"))

@@ -26,10 +26,10 @@ from torpor.core.ids import run_name
 from torpor.core.journal import RESOLVES, Entry, Kind, Stored
 from torpor.core.run import POISON_TAKEOVERS, Flag, State
 from torpor.core.wait import Trouble, WaitKind
-from torpor.errors import Diverged, LeaseLost, TorporError
+from torpor.errors import Diverged, LeaseLost, StoreError, StoreUnavailable, TorporError
 from torpor.sdk.flow import next_state, upcast
 from torpor.store.rows import WaitRow
-from torpor.worker import endings
+from torpor.worker import beginning, endings
 from torpor.worker.bodies import Bodies
 from torpor.worker.calls import described
 from torpor.worker.commits import Commits
@@ -88,27 +88,19 @@ class Executor:
     def start(self) -> None:
         """Begin: a plain callback of the worker's loop."""
         state = self._claimed.state
-        self._asked, settled = self._trouble_before()
-        poisoned = self.run.stalls >= POISON_TAKEOVERS or (self._asked is not None and self._asked.title == POISONED)
+        self._asked, settled = beginning.question(self, self._claimed)
+        stalled = self.run.stalls >= POISON_TAKEOVERS  # since it was put away last: an answer given before says nothing
+        asked = self._asked is not None and self._asked.title == POISONED
         if self.cancelling:
             self._end_cancelled()
         elif settled is not None and settled.get("fail") is not None:
             self._fail(TorporError(f"a person ended it: {settled['fail']}"))
-        elif poisoned and settled is None:
+        elif stalled or asked:
             self._trouble(Trouble.POISON, POISONED, {"takeovers": self.run.takeovers})
+        elif (error := beginning.unreadable(self.bodies, self._claimed)) is not None:
+            self.unreadable(error)
         else:
             self._begin_turn(state.turn, state.at, state.body, self._claimed.entries)
-
-    def _trouble_before(self) -> tuple[WaitRow | None, dict[str, Any] | None]:
-        """Return the open question about the run as a whole, and the answer to one, if a person gave it."""
-        of_calls = {entry.seq for entry in self._claimed.entries if entry.kind is Kind.WAIT and entry.key is not None}
-        for row in list(self.rows.values()):
-            if row.kind is WaitKind.ATTENTION and row.seq not in of_calls:
-                if row.answered_at is None:
-                    return row, None
-                self.commits.draft.over = (*self.commits.draft.over, row.slot)
-                return None, self.bodies.decode(row.answer)
-        return None, None
 
     def _begin_turn(self, number: int, at: int, body: bytes, entries: list[Stored]) -> None:
         try:
@@ -132,8 +124,7 @@ class Executor:
                 turn.hand_over(self._arrived.popleft())
                 turn.advance()
         except TorporError as error:  # an endless loop in the body, for one
-            self._fail(error)
-            return
+            return self.unreadable(error) if isinstance(error, StoreError) else self._fail(error)
         self.progress.start_pending()
         self._next()
 
@@ -342,6 +333,14 @@ class Executor:
         """Put the run away for a person, saying what is wrong (G13)."""
         same = self._asked if self._asked is not None and self._asked.title == title[:TITLE_LETTERS] else None
         self.commits.end_with(endings.trouble(self, kind.name.lower(), title, more, same))
+
+    def unreadable(self, error: StoreError) -> None:
+        """Put the run away because something large cannot be read: for a person, or until it may be reached (G13)."""
+        self.progress.cancel_steps()
+        if isinstance(error, StoreUnavailable):
+            self.commits.end_with(endings.later(self, error.message, round(beginning.UNREADABLE_SECONDS * 1e6)))
+        else:
+            self._trouble(Trouble.UNREADABLE, error.message, {"hint": error.hint})
 
     def _diverged(self, diverged: Diverged) -> None:
         self.progress.cancel_steps()

@@ -36,7 +36,13 @@ class Gate:
         self._reading: set[asyncio.Task[None]] = set()
 
     def ask(self, executor: Executor, safety: Safety, answer: Callable[[Verdict], None]) -> None:
-        """Ask whether an effect of a run may start; `answer` is called from a plain callback."""
+        """Ask whether an effect of a run may start; `answer` is called from a plain callback.
+
+        The head is compared, so until it is read no commit of this run may move it: commits wait for the gate.
+        """
+        executor.commits.hold(lambda: self._enter(executor, safety, answer))
+
+    def _enter(self, executor: Executor, safety: Safety, answer: Callable[[Verdict], None]) -> None:
         if not self._asked:
             executor.worker.loop.call_soon(self._read)
         self._asked.append((executor, safety, answer))
@@ -72,3 +78,4 @@ class Gate:
                 life_lock_held=held or not safety.asks_life_lock,
             )
             loop.call_soon(answer, verdict)
+            loop.call_soon(executor.commits.release)

@@ -202,7 +202,7 @@ class Outside:
 def _rows(tx: Any, run_id: int, field: str, first: int, most: int) -> tuple[list[bytes], dict[bytes, bytes]]:
     rows = tx.get_rows(run_id, field, after=first, limit=most)
     named = sorted({body[1:] for body in rows if body[:1] == b"\x00"})
-    return rows, tx.get_blobs(named) if named else {}
+    return rows, tx.get_blobs(named, later=True) if named else {}
 
 
 def _answer(said: Any) -> Answer:

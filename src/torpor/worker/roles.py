@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from torpor.core.run import State
     from torpor.core.wait import Open, WaitKind
     from torpor.engine.commit import Reply
-    from torpor.errors import LeaseLost
+    from torpor.errors import LeaseLost, StoreError
     from torpor.sdk.app import Flow
     from torpor.sdk.loop import FlowLoop
     from torpor.sdk.port import Request
@@ -111,6 +111,12 @@ class Commits(Protocol):
     def alone(self, send: Callable[[], None]) -> None:
         """Let `send` build and send the next commit by itself."""
 
+    def hold(self, quiet: Callable[[], None]) -> None:
+        """Send nothing more before `release`, and call `quiet` once nothing is under way."""
+
+    def release(self) -> None:
+        """Send again."""
+
     def build(self, *, alone: bool = False) -> Proposal | None:
         """Return what is to be committed now."""
 
@@ -167,6 +173,9 @@ class Executor(Protocol):
 
     def lost(self, why: str) -> None:
         """Stop: this executor no longer owns the run."""
+
+    def unreadable(self, error: StoreError) -> None:
+        """Put the run away: something large that it needs cannot be read."""
 
 
 class Gate(Protocol):

@@ -2,7 +2,8 @@
 
 After a gap in its clocks, a freeze, or a copy, the worker fences itself: no effect and no commit before every lease was
 checked again. The order is fixed: drop connections opened in another life, prove the life lock, renew every lease, and only
-then act. A process that is a copy (another pid) does no IO at all: its threads are not there, and it is not the worker.
+then act. A process that is a copy (another pid) does no IO at all: its threads are not there, it is not the worker, and
+what would be done at its end (connections closed, threads joined) is the original's business. So it ends on the spot.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ class Standing:
         """Why this worker must never act again, or empty."""
         self.recheck: Callable[[], Awaitable[None]] | None = None
         """Renews every lease and drops the lost ones; set by the worker."""
+        self.on_copy: Callable[[str], None] = _nobody
+        """Ends a process that is a copy, and is told why; set by the worker."""
 
     @property
     def incarnation(self) -> str:
@@ -43,7 +46,16 @@ class Standing:
 
     def ok(self) -> bool:
         """Whether nothing happened to this memory image since every lease was checked. Costs under a microsecond."""
-        return not self.gone and rouse.incarnation() == self._incarnation
+        if not self.gone and rouse.incarnation() == self._incarnation:
+            return True
+        self.end_copy()
+        return False
+
+    def end_copy(self) -> None:
+        """End this process if it is a copy of the worker's, made past the at-fork hooks (G2)."""
+        if os.getpid() != self._pid:
+            self.gone = f"this process is a copy of worker process {self._pid}"
+            self.on_copy(self.gone)
 
     def look(self) -> bool:
         """Ask the detectors as well, not only what they found so far: what the gate does (G2)."""
@@ -53,10 +65,8 @@ class Standing:
 
     async def restore(self) -> bool:
         """Check everything again after an interruption. False: this worker is gone, with the reason in `gone`."""
+        self.end_copy()
         if self.gone:
-            return False
-        if os.getpid() != self._pid:
-            self.gone = f"this process is a copy of worker process {self._pid}"
             return False
         if self._checking is None:
             self._checking = asyncio.ensure_future(self._restore())
@@ -83,3 +93,7 @@ class Standing:
         if not self.gone and not await asyncio.to_thread(self._life.held):
             self.gone = "the life lock is lost: another process may believe that this one is dead"
         return not self.gone
+
+
+def _nobody(_why: str) -> None:
+    """Nobody ends this process."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from torpor.clock import as_datetime
 from torpor.core.journal import Entry, Kind, Stored
 from torpor.core.replay import Call, CallKind, Record, Replay, shown
-from torpor.errors import Diverged, StepFailed
+from torpor.errors import Diverged, StepFailed, StoreError
 from torpor.sdk.flow import begin, rows_of
 from torpor.sdk.loop import FlowLoop
 from torpor.sdk.port import Request
@@ -100,11 +100,17 @@ class Turn:
 
         def here(rows: list[bytes] | Exception) -> None:
             self._reads -= 1
-            if not future.done():
+            try:
                 if isinstance(rows, Exception):
-                    future.set_exception(rows)
-                else:
+                    raise rows
+                if not future.done():
                     future.set_result([self._bodies.decode(body) for body in rows])
+            except StoreError as error:
+                self._executor.unreadable(error)
+                return
+            except Exception as error:  # noqa: BLE001 - a stored value that cannot be read is the code's to see
+                if not future.done():
+                    future.set_exception(error)
             self._executor.go_on()
 
         self._worker.outside.read_rows(self._executor, field, first, most, here)
@@ -186,6 +192,8 @@ class Turn:
             return
         try:
             self._settle(request, stored)
+        except StoreError:
+            raise
         except Exception as error:  # noqa: BLE001 - a stored value that cannot be read is the code's to see
             request.future.set_exception(error)
 

@@ -145,7 +145,9 @@ def _clock(found: Facts, place: Place) -> DoctorLine:
     if place.kind == "sqlite":
         text = f"stored times are {ahead} ahead of this machine's clock: leases of lost workers do not end"
         return DoctorLine("error", "clock", text, "set the clock right, then torpor doctor --reset-clock")
-    return DoctorLine("error", "clock", f"stored times are {ahead} ahead of the server's clock", "set the server's clock right")
+    return DoctorLine(
+        "error", "clock", f"stored times are {ahead} ahead of the server's clock", "set the server's clock right"
+    )
 
 
 def _workers(found: Facts, workers: Sequence[WorkerLine]) -> list[DoctorLine]:
@@ -204,7 +206,9 @@ def _effects(found: Facts) -> list[DoctorLine]:
         first = unknown[0]
         named = f"{first.run} {first.what} since {duration(found.at - first.opened_at)}"
         more = f", and {len(unknown) - 1} more" if len(unknown) > 1 else ""
-        lines.append(DoctorLine("warn", "effects", f"{len(unknown)} unknown: {named}{more}", f"torpor inbox {first.wait}"))
+        lines.append(
+            DoctorLine("warn", "effects", f"{len(unknown)} unknown: {named}{more}", f"torpor inbox {first.wait}")
+        )
     if found.in_flight:
         lines.append(DoctorLine("ok", "effects", f"{len(found.in_flight)} in flight"))
     return lines

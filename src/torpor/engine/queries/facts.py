@@ -9,7 +9,7 @@ from torpor.core.ids import run_name
 from torpor.core.replay import shown
 from torpor.core.run import State
 from torpor.core.wait import WaitKind
-from torpor.engine.large import named_blobs, whole
+from torpor.engine.large import legible, named_blobs
 from torpor.engine.queries.fleet import COUNTED, LEASE_MICROS, MOST
 from torpor.engine.queries.people import InboxItem, inbox
 from torpor.store import values
@@ -106,7 +106,9 @@ def _named(runs: Iterable[RunRow], programs: Mapping[int, str]) -> dict[int, str
     return {run.id: run_name(programs.get(run.program, "?"), run.id) for run in runs}
 
 
-def _in_flight(tx: Tx, leases: Sequence[Lease], workers: Mapping[int, str], running: Mapping[int, str]) -> list[InFlight]:
+def _in_flight(
+    tx: Tx, leases: Sequence[Lease], workers: Mapping[int, str], running: Mapping[int, str]
+) -> list[InFlight]:
     ids = sorted(lease.run_id for lease in leases)
     intents = tx.open_intents(ids) if ids else {}
     if not intents:
@@ -121,7 +123,7 @@ def _in_flight(tx: Tx, leases: Sequence[Lease], workers: Mapping[int, str], runn
             key = entry.key or ""
             if unknown.get((run_id, key), 0) > entry.seq:
                 continue  # nothing acts any more: a person settles it
-            body = values.plain(whole(entry.body or b"{}", packed))
+            body = values.plain(legible(entry.body or b"{}", packed))
             safety = str(body.get("safety", "")) if isinstance(body, dict) else ""
             found[run_id, key] = InFlight(running.get(run_id, "?"), shown(key), safety, holder[run_id], entry.at)
     return list(found.values())
@@ -147,7 +149,11 @@ def reset_clock(tx: Tx) -> int:
     """
     now = tx.now()
     limit = now + AHEAD_MICROS
-    ready = [run for run in tx.list_runs(RunFilter([State.READY], limit=MOST)) if run.due_at is not None and run.due_at > limit]
+    ready = [
+        run
+        for run in tx.list_runs(RunFilter([State.READY], limit=MOST))
+        if run.due_at is not None and run.due_at > limit
+    ]
     leases = [lease for lease in tx.all_leases(limit=MOST) if lease.expires_at - LEASE_MICROS > limit]
     workers = [row.id for row in tx.workers() if row.seen_at > limit]
     if ready:

@@ -14,7 +14,7 @@ from torpor.core.lease import LEASE_SECONDS
 from torpor.core.replay import shown
 from torpor.core.run import Flag, State
 from torpor.core.wait import WaitKind
-from torpor.engine.large import named_blobs, whole
+from torpor.engine.large import legible, named_blobs
 from torpor.errors import UsageError
 from torpor.store import values
 from torpor.store.rows import RunFilter
@@ -189,7 +189,9 @@ class _Reading:
         lease = self.leases.get(run.id)
         open_waits = [w for w in self.waits.get(run.id, []) if w.answered_at is None]
         people = [w for w in open_waits if w.kind.for_person]
-        cancelling = not run.state.final and Flag.CANCEL in (run.flags | (lease.flags if lease is not None else Flag.NONE))
+        cancelling = not run.state.final and Flag.CANCEL in (
+            run.flags | (lease.flags if lease is not None else Flag.NONE)
+        )
         turn = self.states[run.id].turn if run.id in self.states else 1
         worker = self._holder(lease) if lease is not None else None
         display = WORDS.get(run.state) or ("needs you" if people else "asleep")
@@ -200,7 +202,9 @@ class _Reading:
             program.version if program is not None else 0,
             run.state.word,
             display,
-            self._held(lease, f"turn {turn} on {worker}") if lease is not None else self._reason(run, open_waits, people),
+            self._held(lease, f"turn {turn} on {worker}")
+            if lease is not None
+            else self._reason(run, open_waits, people),
             self._since(run),
             next_at,
             next_is,
@@ -243,7 +247,7 @@ class _Reading:
             return self._unserved(run)
         if run.state is State.FAILED:
             entry = self.entries.get((run.id, run.head))
-            return failure(whole(entry.body, self.packed)) if entry is not None and entry.body else ""
+            return failure(legible(entry.body, self.packed)) if entry is not None and entry.body else ""
         if run.state is not State.WAITING:
             return ""
         if run.epoch == 0 and not open_waits:
@@ -289,4 +293,3 @@ def failure(body: bytes) -> str:
         return str(recorded)
     where = f" ({recorded['where']})" if recorded.get("where") else ""
     return f"{recorded.get('kind', 'error')}: {first_line(str(recorded.get('detail', '')))}{where}"
-

@@ -9,7 +9,7 @@ from torpor.core.ids import run_name, wait_name
 from torpor.core.journal import Kind
 from torpor.core.wait import WaitKind
 from torpor.engine.decisions import find_wait, who_was_first
-from torpor.engine.large import named_blobs, whole
+from torpor.engine.large import legible, named_blobs
 from torpor.engine.queries.fleet import MOST, asked, first_line
 from torpor.errors import NotFound
 from torpor.store import values
@@ -76,7 +76,7 @@ def _items(tx: Tx, rows: Sequence[WaitRow]) -> list[InboxItem]:
     found = []
     for row in rows:
         entry = entries.get((row.run_id, row.seq))
-        content = values.plain(whole(entry.body, packed)) if entry is not None and entry.body else {}
+        content = values.plain(legible(entry.body, packed)) if entry is not None and entry.body else {}
         run = runs.get(row.run_id)
         found.append(
             InboxItem(

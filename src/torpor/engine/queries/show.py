@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from torpor.core.journal import Kind
 from torpor.core.run import State
 from torpor.engine.decisions import find_run
-from torpor.engine.large import named_blobs, read_whole
+from torpor.engine.large import legible, named_blobs
 from torpor.engine.queries.fleet import RunLine, run_lines
 from torpor.engine.queries.story import EffectLine, StoryLine, Stretch, tell
 from torpor.store import values
@@ -52,7 +52,7 @@ def show(tx: Tx, run: str, *, gone: frozenset[int] = frozenset(), read: int = RE
     last = entries[-1] if entries else None
     result = None
     if row.state is State.COMPLETED and last is not None and last.kind is Kind.OUTCOME and last.body:
-        result = values.plain(read_whole(tx, last.body))
+        result = values.plain(legible(last.body, packed))
     return RunShown(
         tx.now(),
         line,
@@ -62,6 +62,6 @@ def show(tx: Tx, run: str, *, gone: frozenset[int] = frozenset(), read: int = RE
         story.effects,
         story.lines,
         story.life,
-        values.plain(read_whole(tx, state.body)),
+        values.plain(legible(state.body, packed)),
         result,
     )

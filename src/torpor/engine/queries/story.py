@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from torpor.core.effect import Safety, effect_key
 from torpor.core.journal import RESOLVES, Kind
 from torpor.core.replay import CallKind, kind_of, name_of, shown
-from torpor.engine.large import whole
+from torpor.engine.large import legible
 from torpor.engine.queries.fleet import failure, first_line
 from torpor.engine.queries.people import arguments
 from torpor.store import values
@@ -80,7 +80,13 @@ class Story:
 
 
 def tell(
-    run: RunRow, entries: Sequence[Stored], packed: Mapping[bytes, bytes], *, turn: int, settled: Mapping[int, str], now: int
+    run: RunRow,
+    entries: Sequence[Stored],
+    packed: Mapping[bytes, bytes],
+    *,
+    turn: int,
+    settled: Mapping[int, str],
+    now: int,
 ) -> Story:
     """Tell a run's story from consecutive entries up to its head.
 
@@ -131,13 +137,15 @@ class _Teller:
                 line.ended_at = at
                 line.outcome = "withdrawn" if line.outcome in {"asked", "needs you"} else line.outcome
 
-    def _say(self, entry: Stored, what: str, outcome: str, *, ended_at: int | None = None, quiet: bool = False) -> StoryLine:
+    def _say(
+        self, entry: Stored, what: str, outcome: str, *, ended_at: int | None = None, quiet: bool = False
+    ) -> StoryLine:
         line = StoryLine(entry.seq, entry.at, what, outcome, ended_at, quiet)
         self.story.lines.append(line)
         return line
 
     def _body(self, entry: Stored) -> Any:
-        return values.plain(whole(entry.body, self._packed)) if entry.body else None
+        return values.plain(legible(entry.body, self._packed)) if entry.body else None
 
     # entries of the run itself
 
@@ -151,7 +159,12 @@ class _Teller:
         elif entry.kind is Kind.OUTCOME:
             self._say(entry, f"result {_brief(self._body(entry))}", "completed", ended_at=entry.at)
         elif entry.kind is Kind.FAILURE:
-            self._say(entry, failure(whole(entry.body, self._packed)) if entry.body else "error", "failed", ended_at=entry.at)
+            self._say(
+                entry,
+                failure(legible(entry.body, self._packed)) if entry.body else "error",
+                "failed",
+                ended_at=entry.at,
+            )
         elif entry.kind is Kind.NOTE:
             body = self._body(entry)
             note = str(body.get("note", body)) if isinstance(body, dict) else str(body)
@@ -186,7 +199,9 @@ class _Teller:
         elif kind is CallKind.TIMER:
             self._say(entry, "timer", "due", ended_at=entry.at, quiet=True)
         elif kind is CallKind.MESSAGE:
-            self._say(entry, f"message {name_of(key)} {_brief(self._body(entry))}".rstrip(), "received", ended_at=entry.at)
+            self._say(
+                entry, f"message {name_of(key)} {_brief(self._body(entry))}".rstrip(), "received", ended_at=entry.at
+            )
         elif kind is CallKind.SEND:
             self._say(entry, f"message {name_of(key)} to another run", "sent", ended_at=entry.at)
         elif entry.kind is Kind.FAILURE:
@@ -199,7 +214,9 @@ class _Teller:
         if kind is CallKind.STEP and isinstance(body, dict):
             self._say(entry, f"{shown(key)} attempt {body.get('attempt')} {_error(body)}", "again", ended_at=entry.at)
         else:
-            self._say(entry, f"{shown(key).partition('#')[0]} {_brief(body)}", "recorded", ended_at=entry.at, quiet=True)
+            self._say(
+                entry, f"{shown(key).partition('#')[0]} {_brief(body)}", "recorded", ended_at=entry.at, quiet=True
+            )
 
     def _hear_approval(self, entry: Stored, key: str) -> None:
         body = self._body(entry)
@@ -274,7 +291,11 @@ def _life(run: RunRow, entries: Sequence[Stored], slept: Mapping[int, str], now:
     began = run.created_at if entries[0].seq == 1 else entries[0].at
     takeover = False
     for entry, following in zip(entries, [*entries[1:], None], strict=True):
-        lost = following is not None and following.epoch != entry.epoch and not (entry.kind is Kind.NOTE and entry.key is None)
+        lost = (
+            following is not None
+            and following.epoch != entry.epoch
+            and not (entry.kind is Kind.NOTE and entry.key is None)
+        )
         if entry.seq in slept:
             life.append(Stretch("awake", began, entry.at, takeover=takeover))
             began, takeover = following.at if following is not None else now, False

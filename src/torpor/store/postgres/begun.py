@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from torpor.store.outside import Errands, Outside
+
 if TYPE_CHECKING:
     from torpor.store.postgres.exchange import Exchange
 
@@ -11,9 +13,10 @@ if TYPE_CHECKING:
 class Begun:
     """A transaction. Nothing is sent before the first verb."""
 
-    def __init__(self, exchange: Exchange) -> None:
+    def __init__(self, exchange: Exchange, errands: Errands | None = None) -> None:
         """Begin to speak."""
         self._exchange = exchange
+        self._errands = errands or Errands(Outside())
         self._now = 0
 
     def now(self) -> int:

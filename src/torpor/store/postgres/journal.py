@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from torpor.store import texts
+from torpor.store.outside import LEAVING, MARK
 from torpor.store.postgres.arrays import ByteaArray, TextArray, longs
 from torpor.store.postgres.begun import Begun
 from torpor.store.postgres.hot import ENTRY_COLUMNS, entry_row
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from torpor.core.commit import Blob, NewMessage, NewRow
     from torpor.core.journal import Stored
 
+MARK_HEX, LEAVING_HEX = (f"'\\x{mark.hex()}'::bytea" for mark in (MARK, LEAVING))
 _PUT_STATES = """UPDATE states s SET seq = b.seq, at = b.at, turn = b.turn, body = b.body
     FROM (SELECT * FROM unnest(%(runs)s::bigint[], %(seqs)s::int[], %(ats)s::bigint[], %(turns)s::int[],
     %(bodies)s::bytea[]) AS b(run_id, seq, at, turn, body)) b WHERE s.run_id = b.run_id"""
@@ -28,7 +30,17 @@ _PUT_BLOBS = """WITH named AS (INSERT INTO blob_runs (digest, run_id) SELECT DIS
         FROM unnest(%(digests)s::bytea[], %(runs)s::bigint[]) AS n(digest, run_id) ORDER BY 1, 2 ON CONFLICT DO NOTHING)
     INSERT INTO blobs (digest, at, body) SELECT DISTINCT ON (digest) digest, %(now)s, body
     FROM unnest(%(digests)s::bytea[], %(bodies)s::bytea[]) AS b(digest, body) ORDER BY digest
-    ON CONFLICT (digest) DO UPDATE SET at = excluded.at"""  # so that a sweep that looked before sees it under its lock
+    ON CONFLICT (digest) DO UPDATE SET at = excluded.at, body = CASE WHEN {away} THEN excluded.body ELSE blobs.body END"""
+# `at`, so that a sweep that looked before sees it under its lock. A row that says where the content lies is written anew.
+_PUT_INSIDE = _PUT_BLOBS.format(away=f"substring(blobs.body FOR 1) IN ({MARK_HEX}, {LEAVING_HEX})")
+_PUT_OUTSIDE = (
+    _PUT_BLOBS.format(away=f"substring(blobs.body FOR 1) = {MARK_HEX}")
+    + f" RETURNING digest, substring(body FOR 1) = {LEAVING_HEX}"
+)
+_KEEP_INSIDE = """UPDATE blobs b SET body = k.body FROM unnest(%(digests)s::bytea[], %(bodies)s::bytea[]) AS k(digest, body)
+    WHERE b.digest = k.digest"""
+_DROP_LEAVING = f"""DELETE FROM blobs b WHERE digest = ANY(%(digests)s::bytea[]) AND substring(body FOR 1) = {LEAVING_HEX}
+    AND NOT EXISTS (SELECT 1 FROM blob_runs n WHERE n.digest = b.digest)"""
 _ENTRIES = f"""SELECT p.run, {ENTRY_COLUMNS} FROM unnest(%(runs)s::bigint[], %(seqs)s::int[]) AS p(run, place)
     JOIN journal ON run_id = p.run AND seq = p.place"""
 _OPEN_INTENTS = """SELECT s.run_id, i.seq, i.at, i.epoch, i.kind, i.key, i.body FROM states s, LATERAL (
@@ -92,19 +104,28 @@ class JournalVerbs(Begun):
 
     def put_blobs(self, blobs: Sequence[tuple[int, Blob]]) -> None:
         """Write packed blobs, and who names them."""
-        self._tell(
-            _PUT_BLOBS,
-            now=self.now(),
-            digests=ByteaArray([blob.digest for _, blob in blobs]),
-            runs=longs([run_id for run_id, _ in blobs]),
-            bodies=ByteaArray([blob.body for _, blob in blobs]),
-        )
+        params = {
+            "now": self.now(),
+            "digests": ByteaArray([blob.digest for _, blob in blobs]),
+            "runs": longs([run_id for run_id, _ in blobs]),
+            "bodies": ByteaArray(self._errands.rows(blobs)),
+        }
+        if self._errands.inside:
+            self._tell(_PUT_INSIDE, **params)
+            return
+        leaving = {digest for digest, is_leaving in self._ask(_PUT_OUTSIDE, **params) if is_leaving}
+        kept = {blob.digest: blob.body for _, blob in blobs if blob.digest in leaving}
+        if kept:
+            self._tell(_KEEP_INSIDE, digests=ByteaArray(list(kept)), bodies=ByteaArray(list(kept.values())))
 
-    def get_blobs(self, digests: Sequence[bytes]) -> dict[bytes, bytes]:
+    def get_blobs(self, digests: Sequence[bytes], *, later: bool = False) -> dict[bytes, bytes]:
         """Return packed blobs."""
-        return dict(
-            self._ask("SELECT digest, body FROM blobs WHERE digest = ANY(%(d)s::bytea[])", d=ByteaArray(digests))
-        )
+        rows = self._ask("SELECT digest, body FROM blobs WHERE digest = ANY(%(d)s::bytea[])", d=ByteaArray(digests))
+        return self._errands.contents(dict(rows), later=later)
+
+    def drop_leaving(self, digests: Sequence[bytes]) -> None:
+        """Forget blobs that were deleted outside."""
+        self._tell(_DROP_LEAVING, digests=ByteaArray(digests))
 
     def journal(self, run: int, *, after: int = 0, limit: int = 10_000) -> list[Stored]:
         """Return entries above `after`."""

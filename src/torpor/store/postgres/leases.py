@@ -8,8 +8,9 @@ from torpor.core.lease import Lease
 from torpor.core.run import Flag
 from torpor.store import texts
 from torpor.store.postgres import hot
-from torpor.store.postgres.arrays import longs
+from torpor.store.postgres.arrays import ByteaArray, longs
 from torpor.store.postgres.begun import Begun
+from torpor.store.postgres.journal import LEAVING_HEX, MARK_HEX
 from torpor.store.rows import WorkerRow
 
 if TYPE_CHECKING:
@@ -34,11 +35,16 @@ _PUT_WORKER = f"""WITH {hot.MOMENT} INSERT INTO workers (name, host, pid, life, 
     SELECT %(name)s, %(host)s, %(pid)s, %(life)s, %(programs)s, now, now FROM moment RETURNING id, seen_at"""
 _DROP_WORKERS = """DELETE FROM workers w WHERE id = ANY(%(ids)s::int[])
     AND NOT EXISTS (SELECT 1 FROM leases l WHERE l.worker = w.id)"""
-_SWEEP_BLOBS = """WITH gone AS MATERIALIZED (SELECT b.digest FROM blobs b WHERE b.at < %(before)s AND NOT EXISTS (
-        SELECT 1 FROM blob_runs n WHERE n.digest = b.digest OFFSET 0) ORDER BY b.at LIMIT %(limit)s
-        FOR UPDATE OF b SKIP LOCKED)
-    DELETE FROM blobs b USING gone WHERE b.digest = gone.digest AND NOT EXISTS (
-        SELECT 1 FROM blob_runs n WHERE n.digest = b.digest) RETURNING 1"""
+_UNNAMED = """WITH gone AS MATERIALIZED (SELECT b.digest FROM blobs b WHERE b.at < %(before)s AND NOT EXISTS (
+        SELECT 1 FROM blob_runs n WHERE n.digest = b.digest OFFSET 0) AND {where} ORDER BY b.at LIMIT %(limit)s
+        FOR UPDATE OF b SKIP LOCKED)"""
+_STILL = "b.digest = gone.digest AND NOT EXISTS (SELECT 1 FROM blob_runs n WHERE n.digest = b.digest)"
+_AWAY = f"substring(b.body FOR 1) IN ({MARK_HEX}, {LEAVING_HEX})"
+_SWEEP_INSIDE = f"{_UNNAMED.format(where=f'NOT {_AWAY}')} DELETE FROM blobs b USING gone WHERE {_STILL} RETURNING 1"
+_SWEEP_OUTSIDE = f"""{_UNNAMED.format(where=_AWAY)} UPDATE blobs b SET body = {LEAVING_HEX} || substring(body FROM 2)
+    FROM gone WHERE {_STILL} RETURNING b.digest"""
+_NO_ROW_YET = f"""INSERT INTO blobs (digest, at, body) SELECT digest, 0, {LEAVING_HEX}
+    FROM unnest(%(digests)s::bytea[]) AS d(digest) ORDER BY 1 ON CONFLICT DO NOTHING"""
 
 
 def _lease(row: Sequence[Any]) -> Lease:
@@ -123,7 +129,15 @@ class LeaseVerbs(Begun):
 
     def sweep_blobs(self, *, before: int, limit: int) -> int:
         """Remove blobs nobody names."""
-        return len(self._ask(_SWEEP_BLOBS, before=before, limit=limit))
+        old = self._errands.listed(self.now() - before)
+        if old:
+            self._tell(_NO_ROW_YET, digests=ByteaArray(old))
+        here = len(self._ask(_SWEEP_INSIDE, before=before, limit=limit))
+        if not self._errands.outside:
+            return here
+        leaving = [row[0] for row in self._ask(_SWEEP_OUTSIDE, before=before, limit=limit)]
+        self._errands.leave(leaving)
+        return here + len(leaving)
 
     def get_meta(self, key: str) -> str | None:
         """Return a fact."""

@@ -17,6 +17,7 @@ from torpor.core.lease import Proof
 from torpor.store import migrate
 from torpor.store.lanes import Thread
 from torpor.store.life import host_identity, process_gone
+from torpor.store.outside import Errands, Needed, Outside
 from torpor.store.postgres import life
 from torpor.store.postgres.connect import RETRYABLE, parse, translate
 from torpor.store.postgres.exchange import BEGIN, BEGIN_READING, Exchange, Seat
@@ -48,11 +49,12 @@ class PostgresStore:
 
     kind = "postgres"
 
-    def __init__(self, url: str, *, durable: bool = True) -> None:
+    def __init__(self, url: str, *, durable: bool = True, outside: Outside | None = None) -> None:
         """Open nothing yet. `durable=False` lets the server acknowledge before its disk has it, for scratch stores."""
         self.url = url
         self.place = parse(url)
         self._durable = durable
+        self._outside = outside or Outside()
         self._lock = threading.Lock()
         self._seats: dict[tuple[str, int], Seat] = {}
         self._abandoned: list[Seat] = []
@@ -121,11 +123,25 @@ class PostgresStore:
         return self._lanes[Lane.WORK if lane is Lane.RENEW else lane]
 
     def _run(self, lane: Lane, op: Callable[..., T], args: tuple[Any, ...], more: dict[str, Any]) -> T:
+        errands = Errands(self._outside)
+        while True:
+            try:
+                value = self._once(lane, errands, op, args, more)
+            except Needed:
+                errands.go()
+            else:
+                if errands.pending and (gone := errands.settle()):
+                    self._run(lane, PostgresTx.drop_leaving, (gone,), {})
+                return value
+
+    def _once(
+        self, lane: Lane, errands: Errands, op: Callable[..., T], args: tuple[Any, ...], more: dict[str, Any]
+    ) -> T:
         for left in reversed(range(_TRIES)):
             seat = self._seat(lane.name, threading.get_ident())
             exchange = Exchange(seat, begin=BEGIN_READING if lane is Lane.READ else BEGIN)
             try:
-                value = op(PostgresTx(exchange, self.place.schema), *args, **more)
+                value = op(PostgresTx(exchange, self.place.schema, errands), *args, **more)
                 exchange.commit()
                 return value
             except RETRYABLE as error:
@@ -135,8 +151,10 @@ class PostgresStore:
             except psycopg.OperationalError as error:  # of an author's own statement on this connection
                 exchange.rollback()
                 raise (translate(error, self.place.words) if seat.connection.closed else None) or error from error
-            except BaseException:
+            except BaseException as error:
                 exchange.rollback()
+                if isinstance(error, Needed) and exchange.committed_alone:
+                    raise AssertionError("a transaction that was committed alone needs a blob") from error
                 raise
         raise AssertionError  # the last try returns or raises
 

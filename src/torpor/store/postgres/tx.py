@@ -14,6 +14,7 @@ from torpor.store.postgres.waits import WaitVerbs
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
+    from torpor.store.outside import Errands
     from torpor.store.postgres.connect import Connection
     from torpor.store.postgres.exchange import Exchange
 
@@ -21,9 +22,9 @@ if TYPE_CHECKING:
 class PostgresTx(RunVerbs, JournalVerbs, WaitVerbs, LeaseVerbs):
     """One transaction."""
 
-    def __init__(self, exchange: Exchange, schema: str) -> None:
+    def __init__(self, exchange: Exchange, schema: str, errands: Errands | None = None) -> None:
         """Begin to speak to the tables in `schema`."""
-        super().__init__(exchange)
+        super().__init__(exchange, errands)
         self._schema = schema
         self._channel = channel_of(schema)
         self._hinted: set[str] = set()
@@ -40,6 +41,7 @@ class PostgresTx(RunVerbs, JournalVerbs, WaitVerbs, LeaseVerbs):
 
     def lend(self) -> AbstractContextManager[Lent]:
         """Lend the connection to a transactional effect (G6)."""
+        self._errands.inside = True
         return lent(self._exchange.begun(), self._schema)
 
     def connection(self) -> Connection:

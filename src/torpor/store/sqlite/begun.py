@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from torpor.store.outside import Errands, Outside
 from torpor.store.sqlite.lending import lent
 
 if TYPE_CHECKING:
@@ -18,9 +19,10 @@ if TYPE_CHECKING:
 class Begun:
     """A transaction that has begun. `hints` is filled here and sent by the store after the commit."""
 
-    def __init__(self, db: Connection, clock: Callable[[], int]) -> None:
+    def __init__(self, db: Connection, clock: Callable[[], int], errands: Errands | None = None) -> None:
         """Begin to speak to an open transaction."""
         self._db = db
+        self._errands = errands or Errands(Outside())
         self._clock = clock
         self._now: int | None = None
         self.hints: list[str] = []
@@ -41,6 +43,7 @@ class Begun:
 
     def lend(self) -> AbstractContextManager[sqlite3.Connection]:
         """Lend the connection to a transactional effect (G6)."""
+        self._errands.inside = True
         return lent(self._db)
 
     def connection(self) -> Connection:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from torpor.store import texts
+from torpor.store.outside import LEAVING, MARK
 from torpor.store.rows import StateRow
 from torpor.store.sqlite.begun import Begun
 from torpor.store.sqlite.hot import ENTRY_COLUMNS, entry_row
@@ -14,6 +15,13 @@ if TYPE_CHECKING:
 
     from torpor.core.commit import Blob, NewMessage, NewRow
     from torpor.core.journal import Stored
+
+MARK_HEX, LEAVING_HEX = f"x'{MARK.hex()}'", f"x'{LEAVING.hex()}'"
+UNNAMED = "NOT EXISTS (SELECT 1 FROM blob_runs n WHERE n.digest = {})"
+# A row that says where the content lies is written anew; one that a sweep is about to empty gets the content itself.
+_PUT_BLOB = f"""INSERT INTO blobs (digest, at, body) VALUES (?1, ?2, ?3) ON CONFLICT (digest) DO UPDATE SET at = ?2,
+    body = CASE substr(body, 1, 1) WHEN {LEAVING_HEX} THEN ?4 ELSE ?3 END
+    WHERE substr(body, 1, 1) IN ({MARK_HEX}, {LEAVING_HEX})"""
 
 
 class JournalVerbs(Begun):
@@ -51,24 +59,30 @@ class JournalVerbs(Begun):
 
     def put_blobs(self, blobs: Sequence[tuple[int, Blob]]) -> None:
         """Write packed blobs."""
-        now = self.now()
+        now, rows = self.now(), self._errands.rows(blobs)
         self._db.executemany(
-            "INSERT INTO blobs (digest, at, body) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
-            [(blob.digest, now, blob.body) for _, blob in blobs],
+            _PUT_BLOB, [(blob.digest, now, row, blob.body) for (_, blob), row in zip(blobs, rows, strict=True)]
         )
         self._db.executemany(
             "INSERT INTO blob_runs (digest, run_id) VALUES (?, ?) ON CONFLICT DO NOTHING",
             [(blob.digest, run_id) for run_id, blob in blobs],
         )
 
-    def get_blobs(self, digests: Sequence[bytes]) -> dict[bytes, bytes]:
+    def get_blobs(self, digests: Sequence[bytes], *, later: bool = False) -> dict[bytes, bytes]:
         """Return packed blobs."""
-        found = {}
+        found: dict[bytes, bytes] = {}
         for digest in digests:
             row = self._db.execute("SELECT body FROM blobs WHERE digest = ?", (digest,)).fetchone()
             if row is not None:
                 found[digest] = row[0]
-        return found
+        return self._errands.contents(found, later=later)
+
+    def drop_leaving(self, digests: Sequence[bytes]) -> None:
+        """Forget blobs that were deleted outside."""
+        self._db.executemany(
+            f"DELETE FROM blobs WHERE digest = ?1 AND substr(body, 1, 1) = {LEAVING_HEX} AND {UNNAMED.format('?1')}",
+            [(digest,) for digest in digests],
+        )
 
     def journal(self, run: int, *, after: int = 0, limit: int = 10_000) -> list[Stored]:
         """Return entries above `after`."""

@@ -9,6 +9,7 @@ from torpor.core.run import Flag
 from torpor.store import texts
 from torpor.store.rows import WorkerRow
 from torpor.store.sqlite.begun import Begun
+from torpor.store.sqlite.journal import LEAVING_HEX, MARK_HEX, UNNAMED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -109,12 +110,25 @@ class LeaseVerbs(Begun):
 
     def sweep_blobs(self, *, before: int, limit: int) -> int:
         """Remove blobs nobody names."""
-        cursor = self._db.execute(
-            "DELETE FROM blobs WHERE digest IN (SELECT digest FROM blobs b WHERE at < ? AND NOT EXISTS"
-            " (SELECT 1 FROM blob_runs n WHERE n.digest = b.digest) ORDER BY at LIMIT ?)",
-            (before, limit),
+        old = self._errands.listed(self.now() - before)
+        self._db.executemany(
+            f"INSERT INTO blobs (digest, at, body) VALUES (?, 0, {LEAVING_HEX}) ON CONFLICT DO NOTHING",
+            [(d,) for d in old],
         )
-        return cursor.rowcount
+        away = f"substr(body, 1, 1) IN ({MARK_HEX}, {LEAVING_HEX})"
+        unnamed = f"SELECT digest FROM blobs b WHERE at < ? AND {UNNAMED.format('b.digest')}"
+        here = self._db.execute(
+            f"DELETE FROM blobs WHERE digest IN ({unnamed} AND NOT {away} ORDER BY at LIMIT ?)", (before, limit)
+        )
+        if not self._errands.outside:
+            return here.rowcount
+        leaving = self._db.execute(
+            f"UPDATE blobs SET body = CAST({LEAVING_HEX} || substr(body, 2) AS BLOB)"
+            f" WHERE digest IN ({unnamed} AND {away} ORDER BY at LIMIT ?) RETURNING digest",
+            (before, limit),
+        ).fetchall()
+        self._errands.leave([row[0] for row in leaving])
+        return here.rowcount + len(leaving)
 
     def get_meta(self, key: str) -> str | None:
         """Return a fact."""

@@ -19,6 +19,7 @@ from torpor.errors import StoreUnavailable, UsageError
 from torpor.store import migrate
 from torpor.store.lanes import Thread
 from torpor.store.life import FileLock, host_identity, process_gone
+from torpor.store.outside import Errands, Needed, Outside
 from torpor.store.protocol import Lane
 from torpor.store.sqlite.connect import TABLES, connect, translated
 from torpor.store.sqlite.hints import HintListener, Hints
@@ -65,7 +66,13 @@ class SqliteStore:
     kind = "sqlite"
 
     def __init__(
-        self, path: str, *, durable: bool = True, clock: Callable[[], int] = machine.wall, create: bool = True
+        self,
+        path: str,
+        *,
+        durable: bool = True,
+        clock: Callable[[], int] = machine.wall,
+        create: bool = True,
+        outside: Outside | None = None,
     ) -> None:
         """Open nothing yet. `clock` is the database's clock, in microseconds; tests move it by hand."""
         self.path = path
@@ -74,6 +81,7 @@ class SqliteStore:
         self._memory = path == ":memory:"
         self._durable = durable
         self._create = create
+        self._outside = outside or Outside()
         self._lock = threading.RLock()
         self._renewing = threading.Lock()
         self._seats: dict[str, _Seat] = {}
@@ -136,9 +144,23 @@ class SqliteStore:
         return thread.run_now(lambda: self._run(_PLACES[lane], op, args, more))
 
     def _run(self, place: str, op: Callable[..., T], args: tuple[Any, ...], more: dict[str, Any]) -> T:
+        errands = Errands(self._outside)
+        while True:
+            try:
+                value = self._once(place, errands, op, args, more)
+            except Needed:
+                errands.go()
+            else:
+                if errands.pending and (gone := errands.settle()):
+                    self._run(place, SqliteTx.drop_leaving, (gone,), {})
+                return value
+
+    def _once(
+        self, place: str, errands: Errands, op: Callable[..., T], args: tuple[Any, ...], more: dict[str, Any]
+    ) -> T:
         with translated(self.path):
             seat = self._seat(place)
-            tx = SqliteTx(seat.db, self.clock)
+            tx = SqliteTx(seat.db, self.clock, errands)
             reads = place == "reader" and not self._memory
             with nullcontext() if reads else seat.turn():
                 seat.db.execute("BEGIN" if reads else "BEGIN IMMEDIATE")
