@@ -52,8 +52,8 @@ def _text(stretch: Stretch, screen: Screen) -> str:
 
 
 def share(life: Sequence[Stretch]) -> str:
-    """Return how much of a life was spent awake: `awake 7m 14s of 4d 12h (0.11 %)`."""
+    """Return how much of a life was not asleep, `awake or ready 7m 14s of 4d 12h (0.11 %)`: no entry says when a claim came."""
     whole = life[-1].ended_at - life[0].began_at
     awake = sum(part.ended_at - part.began_at for part in life if part.state == "awake")
     percent = f" ({100 * awake / whole:.2g} %)" if whole else ""
-    return f"awake {duration(awake)} of {duration(whole)}{percent}"
+    return f"awake or ready {duration(awake)} of {duration(whole)}{percent}"

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from torpor.store.protocol import Store, Tx
     from torpor.testing.clock import MovedClock
     from torpor.testing.crashes import Crash
+    from torpor.worker.worker import Worker
 
 PATIENCE_SECONDS = 20.0
 _ANSWERABLE = frozenset({WaitKind.APPROVAL, WaitKind.ATTENTION})
@@ -248,6 +249,15 @@ class Lab:
         if self._worker is not None:
             self._worker.mortal.plan = self.plan
 
+    async def worker(self) -> Worker:
+        """Return the worker, started if there is none. `settle` does this by itself."""
+        await self._replace_the_dead()
+        return await self._work()
+
+    async def drain(self) -> None:
+        """Let the worker end as SIGTERM would; the next `settle` brings another."""
+        await self._end_worker()
+
     async def kill(self) -> None:
         """Kill the worker now, if there is one; the next `settle` brings another."""
         if self._worker is not None:
@@ -280,10 +290,11 @@ class Lab:
         except RuntimeError:
             return  # the loop is closed
 
-    async def _work(self) -> None:
+    async def _work(self) -> LabWorker:
         if self._worker is None:
             self._worker = LabWorker(self.store, self.app, self.clock, self.plan, self._stirred.set, **self._options)
             await self._worker.begin()
+        return self._worker
 
     async def _end_worker(self) -> None:
         worker, self._worker = self._worker, None

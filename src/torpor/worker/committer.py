@@ -59,7 +59,8 @@ class Committer:
     """Collects executors that have something to commit."""
 
     def __init__(self, store: Store, standing: Standing, *, lease_micros: int) -> None:
-        """Commit to a store, while standing."""
+        """Commit to a store, while standing; made on the worker's loop, which a copy of the process must be able to name."""
+        self._loop = asyncio.get_running_loop()
         self._store = store
         self._standing = standing
         self._lease_micros = lease_micros
@@ -75,7 +76,7 @@ class Committer:
         self._waiting.append(executor)
         if not self._scheduled and not self._busy:
             self._scheduled = True
-            asyncio.get_running_loop().call_soon(self._flush)
+            self._loop.call_soon(self._flush)
 
     def _flush(self) -> None:
         self._scheduled = False
@@ -110,7 +111,7 @@ class Committer:
     # trouble
 
     def _look_into(self, batch: Batch, error: BaseException | None) -> None:
-        self._trouble = asyncio.get_running_loop().create_task(self._settle_batch(batch, error))
+        self._trouble = self._loop.create_task(self._settle_batch(batch, error))
         self._trouble.add_done_callback(self._looked_into)
 
     def _looked_into(self, trouble: asyncio.Task[None]) -> None:
@@ -139,7 +140,7 @@ class Committer:
     async def _one_by_one(self, batch: Batch, error: Exception) -> None:
         if len(batch) == 1:
             executor, proposal = batch[0]
-            asyncio.get_running_loop().call_soon(executor.broken, proposal, error)
+            self._loop.call_soon(executor.broken, proposal, error)
             return
         for one in batch:
             await self._settle_batch([one], None)
@@ -171,7 +172,7 @@ class Committer:
         return reply if verdict is LostAnswer.HAPPENED else _LOST
 
     def _reply(self, batch: Batch, replies: list[Reply]) -> None:
-        asyncio.get_running_loop().call_soon(_deliver, batch, replies)
+        self._loop.call_soon(_deliver, batch, replies)
 
 
 _LOST = Reply(0, Flag.NONE, State.RUNNING, Fence.LOST)

@@ -351,10 +351,11 @@ class Executor:
 
     def _cancel(self) -> None:
         self.progress.cancel_steps()
-        if self.progress.effects.past_gate or self.commits.in_flight:
-            return
         self.commits.draft = self.commits.draft.only_results()
-        self._end_cancelled()
+        if not (self.progress.effects.past_gate or self.commits.in_flight):
+            self._end_cancelled()
+        elif self.commits.draft.entries:
+            self.commits.submit()  # the outcome of an effect that acted when cancel was asked
 
     def _end_cancelled(self) -> None:
         note = Entry(Kind.NOTE, None, self.bodies.encode({"note": "cancelled"}, "note"))

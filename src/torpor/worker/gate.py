@@ -48,6 +48,7 @@ class Gate:
         self._asked.append((executor, safety, answer))
 
     def _read(self) -> None:
+        self._standing.end_copy()
         asked, self._asked = self._asked, []
         reading = asyncio.get_running_loop().create_task(self._decide(asked))
         self._reading.add(reading)

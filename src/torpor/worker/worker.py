@@ -110,6 +110,7 @@ class Worker:
             await self._claim_loop()
             await self._drain()
         finally:
+            self.standing.end_copy()
             ticks.cancel()
             await self._end()
 
@@ -117,6 +118,7 @@ class Worker:
         self.life: LifeLock = await asyncio.to_thread(self.store.life_lock, self.name)
         self.standing = Standing(self.store, self.life, rouse.Watcher(rouse.Limits(tick_seconds=TICK_SECONDS)))
         self.standing.recheck = self._recheck
+        self.standing.on_copy = self._end_copy
         micros = clock.micros(self.lease_seconds)
         self.committer = Committer(self.store, self.standing, lease_micros=micros)
         self.gate = Gate(self.store, self.standing)
@@ -153,6 +155,13 @@ class Worker:
         if letting_go or self.standing.gone:
             self.life.release()  # otherwise the process keeps it: an effect still acts, so its holder is not gone
         self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _end_copy(self, why: str) -> None:
+        """End a copy of this process on the spot: nothing of the author's and nothing of the original's is touched (G2)."""
+        for executor in self.executors.values():
+            self.log.warning("lease lost", run=executor.name, why=why, epoch=executor.lease.epoch, head=executor.head)
+        self.log.error("fenced", why=why, pid=os.getpid())
+        os._exit(1)
 
     def stop(self) -> None:
         """Take no more runs, drain, end. May be called from a signal's callback on the loop."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import uuid
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tests.cases.telling import tell
 from tests.rouse.copying import raw_clone
@@ -20,17 +20,21 @@ if TYPE_CHECKING:
 
 app = App()
 _to_come: list[str] = []
-"""Where this process is to be copied; once."""
+"""Where this process is to be copied; once. Only one run is ever started here."""
+_ids: list[str] = []
 
 
-def copy_at(place: str, **more: Any) -> None:
+def copy_at(place: str, ctx: Context | None = None) -> None:
     """Copy this process if this is the place: from here on there are two, equal in everything but their number."""
     if _to_come != [place]:
         return
     _to_come.clear()
     is_copy = raw_clone() == 0
     drawn = {"uuid": str(uuid.uuid4()), "token": secrets.randbits(62), "incarnation": rouse.incarnation()}
-    tell("copied", is_copy=is_copy, drawn=drawn, **more)
+    if ctx is not None:
+        _ids.append(str(ctx.uuid()))
+        drawn["ctx_uuid"] = _ids[0]
+    tell("copied", is_copy=is_copy, drawn=drawn)
 
 
 _ask = Gate.ask
@@ -71,10 +75,8 @@ async def pay(ctx: EffectContext) -> str:
 @app.flow
 async def copies(ctx: Context, wanted: dict[str, str]) -> list[str]:
     """Look, then act; the process is copied on the way."""
-    if not ctx.random() < 0:  # drawn before anything, so that it is on record
-        _to_come[:] = [wanted["place"]]
+    _to_come[:] = [wanted["place"]]
     await ctx.step(look)
-    if _to_come == ["flow"]:
-        copy_at("flow")
+    copy_at("flow", ctx)
     key = await ctx.effect(charge if wanted["safety"] == "once" else pay)
-    return [key, str(ctx.uuid())]
+    return [key, *_ids]

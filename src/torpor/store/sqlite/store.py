@@ -1,8 +1,8 @@
 """The embedded store: one file, or memory for tests; lanes, hints, life lock, migrations, WAL housekeeping.
 
 COMMIT and WORK share one thread and one connection: SQLite has one writer, so a second one would only wait in a worse
-place. READ has its own connection and sees a snapshot. RENEW runs in the caller's thread, on a connection of its own,
-so that a busy writer thread cannot make a lease lapse. In memory everything shares the one connection there is.
+place. READ has its own connection and sees a snapshot. RENEW and `tend` have a thread and a connection each, so that a
+busy writer thread cannot make a lease lapse. In memory everything shares the one connection there is.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from torpor import clock as machine
 from torpor.core.lease import Proof
 from torpor.errors import StoreUnavailable, UsageError
 from torpor.store import migrate
-from torpor.store.lanes import Thread
+from torpor.store.lanes import Thread, Watch
 from torpor.store.life import FileLock, host_identity, process_gone
 from torpor.store.outside import Errands, Needed, Outside
 from torpor.store.protocol import Lane
 from torpor.store.sqlite.connect import TABLES, connect, translated
 from torpor.store.sqlite.hints import HintListener, Hints
-from torpor.store.sqlite.turnstile import Turnstile
+from torpor.store.sqlite.turnstile import WAIT_SECONDS, Turnstile, no_turn
 from torpor.store.sqlite.tx import SqliteTx
 
 if TYPE_CHECKING:
@@ -83,11 +83,13 @@ class SqliteStore:
         self._create = create
         self._outside = outside or Outside()
         self._lock = threading.RLock()
-        self._renewing = threading.Lock()
         self._seats: dict[str, _Seat] = {}
         self._abandoned: list[_Seat] = []
         self._writer = Thread("torpor-sqlite")
         self._reader = self._writer if self._memory else Thread("torpor-sqlite-read")
+        self._renewer = self._writer if self._memory else Thread("torpor-sqlite-renew")
+        self._tender = self._writer if self._memory else Thread("torpor-sqlite-tend")
+        self._watch: Watch | None = None
         self._hints = Hints(path)
         self._heard: list[Callable[[str], None]] = []
 
@@ -106,7 +108,18 @@ class SqliteStore:
                 message = f"there is no database at {self.path}"
                 raise StoreUnavailable(message, hint="torpor init, or torpor dev APP.py, makes one")
             seat = self._seats[place] = _Seat(self.path, durable=self._durable)
+            if not self._memory and (self._watch is None or not self._watch.mine):
+                self._watch = Watch(self._look)
             return seat
+
+    def _look(self) -> None:
+        """Answer whoever waits for a turn that does not come."""
+        for place, thread in (("writer", self._writer), ("renew", self._renewer), ("tend", self._tender)):
+            seat = self._seats.get(place)
+            if seat is not None and seat.turnstile is not None and seat.turnstile.overdue(self.wait_seconds):
+                thread.give_up(lambda: no_turn(self.path))
+
+    wait_seconds = WAIT_SECONDS
 
     def recover(self, lane: Lane) -> None:
         """Let a lane's next transaction open a new connection; in memory there is only one, and it is the database."""
@@ -119,8 +132,7 @@ class SqliteStore:
 
     async def transact(self, op: Callable[..., T], /, *args: Any, lane: Lane = Lane.WORK, **more: Any) -> T:
         """Run `op(tx, ...)` in one transaction, in the lane's thread."""
-        thread = self._reader if lane is Lane.READ else self._writer
-        return await thread.run(lambda: self._run(_PLACES[lane], op, args, more))
+        return await self._thread(lane).run(lambda: self._run(_PLACES[lane], op, args, more))
 
     def transact_then(
         self,
@@ -132,16 +144,15 @@ class SqliteStore:
         **more: Any,
     ) -> None:
         """Do the same, and call `done(value, error)` from a callback of the running loop."""
-        thread = self._reader if lane is Lane.READ else self._writer
-        thread.then(lambda: self._run(_PLACES[lane], op, args, more), done)
+        self._thread(lane).then(lambda: self._run(_PLACES[lane], op, args, more), done)
 
     def transact_now(self, op: Callable[..., T], /, *args: Any, lane: Lane = Lane.WORK, **more: Any) -> T:
-        """Do the same, blocking. RENEW runs in the caller's thread."""
-        if lane is Lane.RENEW and not self._memory:
-            with self._renewing:  # its thread, and the check after a gap: one must not close what the other uses
-                return self._run("renew", op, args, more)
-        thread = self._reader if lane is Lane.READ else self._writer
-        return thread.run_now(lambda: self._run(_PLACES[lane], op, args, more))
+        """Do the same, blocking."""
+        return self._thread(lane).run_now(lambda: self._run(_PLACES[lane], op, args, more))
+
+    def _thread(self, lane: Lane) -> Thread:
+        """Return a lane's thread: one for each connection, because two threads at once would crash in it."""
+        return self._reader if lane is Lane.READ else self._renewer if lane is Lane.RENEW else self._writer
 
     def _run(self, place: str, op: Callable[..., T], args: tuple[Any, ...], more: dict[str, Any]) -> T:
         errands = Errands(self._outside)
@@ -265,6 +276,9 @@ class SqliteStore:
         size = wal.stat().st_size if wal.exists() else 0
         if size < WAL_SOFT_BYTES:
             return
+        self._tender.run_now(lambda: self._tend(size))
+
+    def _tend(self, size: int) -> None:
         with translated(self.path):
             seat = self._seat("tend")
             if size < WAL_HARD_BYTES:
@@ -284,12 +298,16 @@ class SqliteStore:
 
     def close_now(self) -> None:
         """End the lanes and close the connections. Blocking."""
-        self._writer.stop()
-        self._reader.stop()
+        lanes = {"writer": self._writer, "reader": self._reader, "renew": self._renewer, "tend": self._tender}
+        for thread in lanes.values():
+            thread.stop()
+        if self._watch is not None:
+            self._watch.stop()
         self._hints.close()
         with self._lock:
-            for seat in self._seats.values():
-                seat.close()
+            for place, seat in self._seats.items():
+                if not lanes[place].stuck:  # its thread still waits for the kernel, and lets go of what it gets
+                    seat.close()
             self._seats.clear()
 
 

@@ -4,13 +4,26 @@ SQLite's own waiting (`busy_timeout`) polls and is unfair: a process was seen to
 make a queue of it: take A, take B, let A go, do the transaction, let B go. Whoever holds A is next; the kernel wakes
 waiters in order. Measured: 3 ms at most. Inside one process the same locks order its connections, because each
 turnstile opens the files for itself (flock belongs to the opening, not to the process).
+
+**A process that is frozen while it has the turn stops every writer**, and a wait for a file lock has no time limit. So
+whoever waits says since when; `SqliteStore` looks once a second, answers those who waited `WAIT_SECONDS` (`overdue`), and
+names the process that has the turn, which the kernel knows. The thread itself goes on waiting; if it gets its turn after
+that it lets it go and does nothing.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
-from typing import Self
+import threading
+from pathlib import Path
+from typing import NamedTuple, Self
+
+from torpor import clock
+from torpor.errors import StoreUnavailable
+
+WAIT_SECONDS = 10.0
+"""So long a turn is waited for. A turn lasts milliseconds, a migration of a large file seconds."""
 
 
 class Turnstile:
@@ -18,22 +31,42 @@ class Turnstile:
 
     def __init__(self, path: str) -> None:
         """Open the two lock files beside the database."""
+        self._path = path
         self._a = os.open(f"{path}.turn-a", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._b = os.open(f"{path}.turn-b", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self.waited = False
+        self._since: float | None = None
+        self._given_up = False
+        self._lock = threading.Lock()
 
     def __enter__(self) -> Self:
-        """Wait for the turn."""
+        """Wait for the turn. Raises StoreUnavailable if the wait was given up meanwhile."""
         try:
             fcntl.flock(self._a, fcntl.LOCK_EX | fcntl.LOCK_NB)
             fcntl.flock(self._b, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self.waited = False
         except BlockingIOError:
-            self.waited = True
-            fcntl.flock(self._a, fcntl.LOCK_EX)
-            fcntl.flock(self._b, fcntl.LOCK_EX)
+            self._wait()
         fcntl.flock(self._a, fcntl.LOCK_UN)
         return self
+
+    def _wait(self) -> None:
+        self.waited = True
+        self._since = clock.monotonic()
+        fcntl.flock(self._a, fcntl.LOCK_EX)
+        fcntl.flock(self._b, fcntl.LOCK_EX)
+        with self._lock:
+            self._since, given_up, self._given_up = None, self._given_up, False
+        if given_up:
+            fcntl.flock(self._b, fcntl.LOCK_UN)
+            fcntl.flock(self._a, fcntl.LOCK_UN)
+            raise no_turn(self._path)
+
+    def overdue(self, limit_seconds: float) -> bool:
+        """Whether its turn was waited for too long. Then it is not taken when it comes. For another thread."""
+        with self._lock:
+            self._given_up = self._since is not None and clock.monotonic() - self._since > limit_seconds
+            return self._given_up
 
     def __exit__(self, *_: object) -> None:
         """Let the next one through."""
@@ -43,3 +76,45 @@ class Turnstile:
         """Close the files."""
         os.close(self._a)
         os.close(self._b)
+
+
+class Holder(NamedTuple):
+    """The process that has the turn now, as far as it can be seen from here. `frozen`: stopped by a signal or a debugger."""
+
+    pid: int
+    frozen: bool
+
+
+def holder(path: str) -> Holder | None:
+    """Return who has the turn to write to a database file now; None if nobody has, or it cannot be seen."""
+    try:
+        inode = Path(f"{path}.turn-b").stat().st_ino
+        for line in Path("/proc/locks").read_text("ascii").splitlines():
+            words = line.split()
+            if words[1] == "FLOCK" and words[5].rpartition(":")[2] == str(
+                inode
+            ):  # `n: FLOCK ADVISORY WRITE pid dev:inode ..`
+                stat = Path(f"/proc/{words[4]}/stat").read_text("utf-8", "replace")
+                return Holder(int(words[4]), stat.rpartition(")")[2].split()[0] in {"T", "t"})
+    except (OSError, IndexError):
+        return None
+    return None
+
+
+def no_turn(path: str) -> StoreUnavailable:
+    """Return the error for those who waited too long, naming the process that has the turn."""
+    found = holder(path)
+    if found is None:
+        message = (
+            f"no turn to write to {path} within {WAIT_SECONDS:g} s; the process that has it cannot be seen from here"
+        )
+        return StoreUnavailable(message, hint="look for a frozen or very busy process on this file: torpor doctor")
+    state = "which is stopped" if found.frozen else "which does not let it go"
+    message = f"no turn to write to {path} within {WAIT_SECONDS:g} s: pid {found.pid} has it, {state}"
+    return StoreUnavailable(message, hint=way_out(found))
+
+
+def way_out(found: Holder) -> str:
+    """Return the next step for whoever finds that a process keeps the turn."""
+    thaw = f"kill -CONT {found.pid}, or " if found.frozen else ""
+    return f"{thaw}kill -KILL {found.pid}: what it had not committed is rolled back, nothing acknowledged is lost"
