@@ -150,6 +150,7 @@ class Bench(NamedTuple):
     folder: Path | None
     only: list[str]
     calm_seconds: float
+    out: Path | None
 
     def measure(self) -> Found:
         """Measure everything, round after round; tell of each row on standard error."""
@@ -161,8 +162,15 @@ class Bench(NamedTuple):
                         idle = wait_for_calm(self.calm_seconds) if self.calm_seconds else None
                         row = self._once(case, name) | ({} if idle is None else {"idle_before": idle})
                         found[case][name].append(row)
-                        _tell(number, case, name, row)
+                        self._tell(number, case, name, row)
         return found
+
+    def _tell(self, number: int, case: Case, name: str, row: Row) -> None:
+        figure = row.get(FIGURES[case.workload][0], row.get("error"))
+        sys.stderr.write(f"round {number}  {case.words:28} {name:22} {figure}  load {row.get('load1', '?')}\n")
+        if self.out is not None:
+            with self.out.open("a", encoding="utf-8") as file:
+                file.write(json.dumps({**case._asdict(), "round": number, "who": name, **row}) + "\n")
 
     def _who(self, case: Case) -> list[str]:
         if case.workload == "floor":
@@ -177,11 +185,6 @@ class Bench(NamedTuple):
             return run_torpor(case, self.size, self.url)
         peer = next(one for one in self.peers if (one.name, one.workload, one.store) == (name, *case[:2]))
         return run_peer(peer, case, self.folder, self.url)
-
-
-def _tell(number: int, case: Case, name: str, row: Row) -> None:
-    figure = row.get(FIGURES[case.workload][0], row.get("error"))
-    sys.stderr.write(f"round {number}  {case.words:28} {name:22} {figure}  load {row.get('load1', '?')}\n")
 
 
 def table(found: Found) -> str:
@@ -228,7 +231,7 @@ def main() -> None:
         "--peers", type=Path, default=os.environ.get("TORPOR_BENCH_PEERS") or None, help="a folder with peers.json"
     )
     parser.add_argument("--calm", type=float, default=0.0, help="seconds to wait, before each, for an idle machine")
-    parser.add_argument("--out", type=Path, help="where every row goes, one JSON object a line")
+    parser.add_argument("--out", type=Path, help="where every row is added, one JSON object a line")
     arguments = parser.parse_args()
     size = QUICK if arguments.quick else FULL
     size = size._replace(rounds=arguments.rounds or size.rounds)
@@ -237,15 +240,7 @@ def main() -> None:
     print(f"{time.strftime('%Y-%m-%d %H:%M')}, load {load1()}, {machine()}")
     with ExitStack() as stack:
         url = stack.enter_context(server(arguments.postgres))
-        found = Bench(size, url, peers, arguments.peers, arguments.only, arguments.calm).measure()
-    if arguments.out is not None:
-        rows = [
-            {**case._asdict(), "who": name, **row}
-            for case, by in found.items()
-            for name, rows in by.items()
-            for row in rows
-        ]
-        arguments.out.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+        found = Bench(size, url, peers, arguments.peers, arguments.only, arguments.calm, arguments.out).measure()
     print(f"{size.rounds} rounds in {time.monotonic() - began:.0f} s, load {load1()} at the end\n\n{table(found)}")
 
 

@@ -351,6 +351,7 @@ def _place(tx: Tx, store: Store, check: bool | None) -> Place:  # noqa: FBT001 -
     if not isinstance(store, SqliteStore):
         return Place(store.kind, without_password(store.url), "PostgreSQL", 0)
     from torpor.store.sqlite.store import integrity
+    from torpor.store.sqlite.turnstile import holder, way_out
 
     database = cast("SqliteTx", tx).connection()
     version = f"SQLite {database.execute('SELECT sqlite_version()').fetchone()[0]}"
@@ -361,7 +362,10 @@ def _place(tx: Tx, store: Store, check: bool | None) -> Place:  # noqa: FBT001 -
     small = count <= CHECKED_BYTES if check is None else check
     complaint = integrity(database) if small else None
     damage = None if complaint is None else "" if complaint == "ok" else complaint
-    return Place(store.kind, store.path, version, 0, count, wal.stat().st_size if wal.exists() else 0, damage)
+    wal_bytes = wal.stat().st_size if wal.exists() else 0
+    found = holder(store.path)
+    kept = (f"pid {found.pid} is stopped while it has the turn", way_out(found)) if found and found.frozen else ("", "")
+    return Place(store.kind, store.path, version, 0, count, wal_bytes, damage, *kept)
 
 
 def blobs_address(given: str | None = None) -> str:

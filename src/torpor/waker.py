@@ -34,11 +34,13 @@ BLOB_GRACE_SECONDS = 3600.0
 class Waker:
     """One waker on one store. `await waker.run()` until cancelled."""
 
-    def __init__(self, store: Store, *, lease_seconds: float = LEASE_SECONDS) -> None:
-        """Watch a store."""
+    def __init__(
+        self, store: Store, *, lease_seconds: float = LEASE_SECONDS, clocks: rouse.Clocks | None = None
+    ) -> None:
+        """Watch a store. `clocks` show that this process was away; the store's own clock says what is due."""
         self._store = store
         self._lease_seconds = lease_seconds
-        self._watcher = rouse.Watcher(rouse.Limits(tick_seconds=TICK_SECONDS))
+        self._watcher = rouse.Watcher(rouse.Limits(tick_seconds=TICK_SECONDS), clocks=clocks)
         self._next_due = 0
         self._news = asyncio.Event()
         self._workers: list[WorkerRow] = []

@@ -54,7 +54,7 @@ async def measure(ctx: Context, text: str) -> int:
 
 
 @app.flow
-async def pages(ctx: Context, state: Many) -> Again | int:
+async def pages(ctx: Context, state: Many) -> Again[Many] | int:
     """Write a large row, wait in the next turn, then read it."""
     if not state.read:
         state.pages.append(secrets.token_hex(LARGE))
@@ -209,7 +209,7 @@ def test_a_damaged_blob_of_the_database_is_asked_about_too(tmp_path: Path) -> No
             client = Client(store)
             run = await client.start("measure", "")
             await lab.settle()
-            await store.transact(lambda tx: tx.connection().execute("UPDATE blobs SET body = x'28B52FFD00'"))  # type: ignore[attr-defined]
+            await store.transact(lambda tx: tx.connection().execute("UPDATE blobs SET body = x'28B52FFD00'"))
             await client.signal(run.run_id, "go", "")
             await lab.settle()
             item = (await client.inbox()).items[0]

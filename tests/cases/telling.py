@@ -14,10 +14,15 @@ PORT = "TORPOR_CASES_PORT"
 
 def tell(name: str, **said: Any) -> Any:
     """Say that something happens, and return the test's answer; blocks the thread until it comes."""
-    with socket.create_connection(("127.0.0.1", int(os.environ[PORT]))) as line:
-        line.sendall(_line(name, said))
-        with line.makefile("rb") as answers:
-            return _answer(answers.readline())
+    with connected(name, **said) as line, line.makefile("rb") as answers:
+        return _answer(answers.readline())
+
+
+def connected(name: str, **said: Any) -> socket.socket:
+    """Say it, and return the line on which the answer will come."""
+    line = socket.create_connection(("127.0.0.1", int(os.environ[PORT])))
+    line.sendall(_line(name, said))
+    return line
 
 
 async def tell_softly(name: str, **said: Any) -> Any:

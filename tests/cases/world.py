@@ -174,6 +174,10 @@ class World:
         """Return the entries of one kind that a call made."""
         return [line for line in self.journal(run) if line.kind == kind and line.key]
 
+    def now(self) -> int:
+        """Return the database's time."""
+        return int(self._ask(lambda tx: tx.now()))
+
     def naked(self) -> int:
         """Return how many runs are `running` without a lease, in one statement."""
         row = self._ask(lambda tx: raw(tx).execute(_NAKED).fetchone())

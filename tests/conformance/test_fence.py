@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.conformance.world import LEASE, OUTCOME, TOKEN, World, add, away, populate
+from tests.stores import raw
 from torpor.core.journal import Entry, Kind
 from torpor.core.lease import Fence, Lease, fence
 from torpor.core.run import Flag, State, parked_as
+from torpor.store.protocol import Lane
 from torpor.store.rows import Append, Leave, RunChange
 
 if TYPE_CHECKING:
-    from tests.stores import Moment
+    from tests.stores import Moment, Place
     from torpor.store.protocol import Store, Tx
 
 NOTES = [Entry(Kind.INTENT, "k", b"i"), Entry(Kind.OUTCOME, "k", b"o"), Entry(Kind.NOTE, None, None)]
@@ -38,14 +40,20 @@ def _allowed(row: Append, lease: Lease | None, *, forbids: bool) -> bool:
     return verdict is Fence.HOLDS
 
 
-@pytest.mark.parametrize("together", [True, False], ids=["batch", "alone"])
-def test_append_agrees_with_the_core(store: Store, together: bool) -> None:  # noqa: FBT001 - a parameter of the test
+@pytest.mark.parametrize("how", ["batch", "each", "alone"])
+def test_append_agrees_with_the_core(store: Store, how: str) -> None:
     """The store's WHERE and `core.lease.fence` say the same for every combination, in a batch and one by one."""
     world = populate(store, 48)
     attempts = _attempts(world)
     rows = [row for row, _, _ in attempts]
-    batches = [rows] if together else [[row] for row in rows]
-    accepted = {run for batch in batches for run in world.append(batch)}
+    batches = [rows] if how == "batch" else [[row] for row in rows]
+
+    def append(tx: Tx, batch: list[Append]) -> dict[int, Flag]:
+        if how == "alone":
+            tx.alone()
+        return tx.append(batch, lease_micros=LEASE)
+
+    accepted = {run for batch in batches for run in store.transact_now(append, batch)}
     assert accepted == {row.run_id for row, lease, forbids in attempts if _allowed(row, lease, forbids=forbids)}
     assert 0 < len(accepted) < len(rows)
     for row, lease, _ in attempts:
@@ -94,6 +102,52 @@ def test_entries_are_numbered_and_dated_under_the_fence(store: Store, moment: Mo
     assert world.append([add(three)]) == {}, "that head was used"
     assert world.append([add(three._replace(head=3))]) == {three.run_id: Flag.NONE}
     assert world.state(three.run_id) is State.RUNNING
+
+
+@pytest.mark.parametrize("entry", [*NOTES, Entry(Kind.OUTCOME, "Mäuse/1", bytes(range(256)) * 900)])
+def test_a_lone_entry_is_written_as_any_other(store: Store, moment: Moment, entry: Entry) -> None:
+    """One entry, committed at once: number, time, texts and bytes, the lease extended, its flags returned."""
+    world = populate(store, 1)
+    lease = world.claim()[0].lease
+    store.transact_now(lambda tx: tx.flag_leases([lease.run_id], Flag.PERSON))
+    at = moment.advance(5)
+
+    def append(tx: Tx, head: int) -> tuple[dict[int, Flag], int]:
+        tx.alone()
+        return tx.append([add(lease._replace(head=head), entry)], lease_micros=LEASE), tx.now()
+
+    assert store.transact_now(append, 0) == ({lease.run_id: Flag.PERSON}, at)
+    assert store.transact_now(append, 0)[0] == {}
+    assert store.transact_now(append, 1)[0] == {lease.run_id: Flag.PERSON}
+    found = store.transact_now(lambda tx: tx.journal(lease.run_id))
+    assert [(e.seq, e.at, e.epoch, e.kind, e.key, e.body) for e in found] == [
+        (n, at, lease.epoch, entry.kind, entry.key, entry.body) for n in (1, 2)
+    ]
+    now = world.lease(lease.run_id)
+    assert now is not None
+    assert (now.head, now.expires_at) == (2, at + LEASE)
+
+
+def test_a_lone_entry_needs_nothing_that_was_prepared(on_server: Place) -> None:
+    """A rollback makes the driver forget its statements, and so may an author's own."""
+    store = on_server.postgres()
+    world = populate(store, 1)
+    lease = world.claim()[0].lease
+
+    def append(tx: Tx, head: int) -> dict[int, Flag]:
+        tx.alone()
+        return tx.append([add(lease._replace(head=head))], lease_micros=LEASE)
+
+    def fail(tx: Tx) -> None:
+        tx.get_meta("k")
+        raise KeyError
+
+    assert store.transact_now(append, 0, lane=Lane.COMMIT)
+    with pytest.raises(KeyError):
+        store.transact_now(fail, lane=Lane.COMMIT)
+    assert store.transact_now(append, 1, lane=Lane.COMMIT)
+    store.transact_now(lambda tx: raw(tx).execute("DEALLOCATE ALL"), lane=Lane.COMMIT)
+    assert store.transact_now(append, 2, lane=Lane.COMMIT)
 
 
 def test_flags_come_back_with_an_append(store: Store) -> None:

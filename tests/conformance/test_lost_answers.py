@@ -51,7 +51,13 @@ def test_a_commit_whose_answer_was_lost_happened(
     world = populate(on_server.open(), 1)
     lease = world.claim()[0].lease
     wrong = add(lease._replace(head=9))  # a statement's first use is two round trips: it is prepared before
-    far.transact_now(lambda tx: tx.append([wrong], lease_micros=LEASE), lane=Lane.COMMIT)
+
+    def prepare(tx: Tx) -> None:
+        if alone:
+            tx.alone()
+        assert not tx.append([wrong], lease_micros=LEASE)
+
+    far.transact_now(prepare, lane=Lane.COMMIT)
 
     def op(tx: Tx) -> None:
         if alone:

@@ -88,7 +88,7 @@ def read(store: Store, *digests: bytes) -> dict[bytes, bytes]:
 def body_of(store: Store) -> bytes:
     """Return what the row of the blob holds."""
     kept = store.transact_now(lambda tx: raw(tx).execute("SELECT digest, body FROM blobs").fetchall())
-    return bytes(dict((bytes(digest), body) for digest, body in kept)[DIGEST])
+    return bytes({bytes(digest): body for digest, body in kept}[DIGEST])
 
 
 def put(store: Store, run: int, *blobs: Blob) -> None:

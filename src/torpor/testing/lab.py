@@ -153,6 +153,11 @@ class Lab:
             text = ", ".join(f"{name} is {state.word}" for name, state in going)
             raise TimeoutError(f"after {self._patience:g} s of real time {text or 'nothing is left to do'}") from None
 
+    async def change(self) -> None:
+        """Return once something may have changed in the store, for example by another lab's worker."""
+        await self._stirred.wait()
+        self._stirred.clear()
+
     def advance(self, duration: float | timedelta) -> None:
         """Move the clock on, by seconds or a timedelta; due timers fire at the next `settle`."""
         self.clock.advance(seconds_in(duration))

@@ -13,15 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from concurrent.futures import ThreadPoolExecutor
-
     from torpor.sdk.steps import Definition, EffectContext
+    from torpor.worker.threads import Threads
 
 
 class Calls:
     """Runs functions for all executors of a worker."""
 
-    def __init__(self, threads: ThreadPoolExecutor) -> None:
+    def __init__(self, threads: Threads) -> None:
         """Use a pool for functions that block; made on the worker's loop."""
         self._threads = threads
         self._loop = asyncio.get_running_loop()
@@ -47,14 +46,21 @@ class Calls:
         return running
 
     async def _in_thread(self, definition: Definition, args: Sequence[Any], more: dict[str, Any]) -> Any:
-        context = contextvars.copy_context()
-        loop = asyncio.get_running_loop()
-        call = loop.run_in_executor(self._threads, lambda: context.run(definition.function, *args, **more))
+        call = partial(definition.function, *args, **more)
         async with asyncio.timeout(definition.timeout_seconds):
-            result = await call
+            result = await self.in_thread(call)
         if inspect.isawaitable(result):  # a callable object or a partial whose call is async
             result = await result
         return result
+
+    async def in_thread(self, call: Callable[[], Any]) -> Any:
+        """Run something that may block, with its own contextvars; if this is cancelled, its thread is given up."""
+        running = self._threads.submit(contextvars.copy_context().run, call)
+        try:
+            return await asyncio.wrap_future(running)
+        finally:
+            if not running.done():
+                self._threads.give_up(running)
 
 
 def _finished(done: Callable[[Any, BaseException | None], None], ended: asyncio.Future[Any]) -> None:

@@ -154,6 +154,10 @@ class Commits:
         self._alone_begun = False
         return proposal
 
+    def unrecorded(self) -> list[Entry]:
+        """Return the entries that nobody acknowledged, and a few that were just before."""
+        return [*self._sent.entries, *self.draft.entries]
+
     # replies
 
     def committed(self, proposal: Proposal, reply: Reply) -> None:

@@ -23,6 +23,8 @@ from torpor.errors import StoreUnavailable
 from torpor.store.protocol import Lane
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from torpor.core.commit import Proposal
     from torpor.store.protocol import Store
     from torpor.worker.standing import Standing
@@ -93,7 +95,7 @@ class Committer:
         self._busy = True
         self.batches += 1
         self.commits += len(batch)
-        if not self._standing.ok():
+        if not self._standing.may_write():
             self._look_into(batch, None)
             return
         proposals = [proposal for _, proposal in batch]
@@ -122,10 +124,11 @@ class Committer:
 
     async def _settle_batch(self, batch: Batch, error: BaseException | None) -> None:
         """Commit a batch after an interruption of this process, or after it failed."""
-        if not self._standing.ok() and not await self._standing.restore():
+        if not self._standing.may_write() and not await self._standing.restore():
             self._reply(batch, [_LOST] * len(batch))
             return
         proposals = [proposal for _, proposal in batch]
+        replies: Sequence[Reply | Exception]
         try:
             if error is not None:
                 raise error
@@ -145,11 +148,14 @@ class Committer:
         for one in batch:
             await self._settle_batch([one], None)
 
-    async def _find_out(self, proposals: list[Proposal], error: StoreUnavailable) -> list[Reply]:
-        """Wait until the store answers again, then learn what became of each commit, in the fixed order (G3)."""
+    async def _find_out(self, proposals: list[Proposal], error: StoreUnavailable) -> list[Reply | Exception]:
+        """Wait until the store answers again, then learn what became of each commit, in the fixed order (G3).
+
+        One that the store refuses fails alone: its error stands in place of its reply.
+        """
         log.warning("the store is unavailable, commits wait: %s", error.message)
         pause = _FIRST_PAUSE
-        replies: dict[int, Reply] = {}
+        replies: dict[int, Reply | Exception] = {}
         while len(replies) < len(proposals):
             self._store.recover(Lane.COMMIT)
             try:
@@ -164,14 +170,19 @@ class Committer:
                 pause = min(pause * 2, _LONGEST_PAUSE)
         return [replies[p.run_id] for p in proposals]
 
-    async def _settle(self, proposal: Proposal) -> Reply:
+    async def _settle(self, proposal: Proposal) -> Reply | Exception:
         verdict, reply = await self._store.transact(find_out, proposal, lane=Lane.COMMIT)
-        if verdict is LostAnswer.SEND_AGAIN:
+        if verdict is not LostAnswer.SEND_AGAIN:
+            return reply if verdict is LostAnswer.HAPPENED else _LOST
+        try:
             again = await self._store.transact(commit, [proposal], lane=Lane.COMMIT, lease_micros=self._lease_micros)
-            return again[0]
-        return reply if verdict is LostAnswer.HAPPENED else _LOST
+        except StoreUnavailable:
+            raise
+        except Exception as bad:  # noqa: BLE001 - whatever is wrong with it is this proposal's own
+            return bad
+        return again[0]
 
-    def _reply(self, batch: Batch, replies: list[Reply]) -> None:
+    def _reply(self, batch: Batch, replies: Sequence[Reply | Exception]) -> None:
         self._loop.call_soon(_deliver, batch, replies)
 
 
@@ -182,6 +193,9 @@ def _touch(tx: object) -> None:
     """Open the connection: before the life lock is proven, and before anything is read back."""
 
 
-def _deliver(batch: Batch, replies: list[Reply]) -> None:
+def _deliver(batch: Batch, replies: Sequence[Reply | Exception]) -> None:
     for (executor, proposal), reply in zip(batch, replies, strict=True):
-        executor.committed(proposal, reply)
+        if isinstance(reply, Exception):
+            executor.broken(proposal, reply)
+        else:
+            executor.committed(proposal, reply)

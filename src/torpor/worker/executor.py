@@ -365,8 +365,16 @@ class Executor:
         """Stop: this executor no longer owns the run. Nothing is written; nothing is started any more (G1, G2)."""
         if not self.ended:
             self.worker.log.warning("lease lost", run=self.name, why=why, epoch=self.lease.epoch, head=self.head)
+            self._settle_late()
             self._stop()
             self.worker.dropped(self, LeaseLost(f"{self.name}: {why}"))
+
+    def _settle_late(self) -> None:
+        """What an effect gave back and could not be recorded any more answers the question it left (G18)."""
+        for entry in self.commits.unrecorded():
+            call = self.progress.effects.going.get(entry.key or "")
+            if call is not None and entry.kind is Kind.OUTCOME:
+                self.worker.outside.settle_late(self, call, self.bodies.decode(entry.body), None)
 
     def _stop(self) -> None:
         self.ended = True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from torpor.core.lease import Proof
@@ -114,7 +115,7 @@ class Outside:
     async def _call(self, function: Callable[..., Any], *args: Any) -> Any:
         if inspect.iscoroutinefunction(function):
             return await function(*args)
-        return await asyncio.to_thread(function, *args)
+        return await self._worker.calls.in_thread(partial(function, *args))
 
     async def _gone(self, run_id: int, worker: int) -> bool:
         """Whether the worker that wrote an intent is proven gone.
@@ -141,7 +142,7 @@ class Outside:
 
     async def _transactional(self, executor: Executor, call: Call) -> None:
         """Run the effect in the transaction that records it, never in a shared batch (G6)."""
-        if executor.ended or not (self._worker.standing.ok() or await self._worker.standing.restore()):
+        if executor.ended or not (self._worker.standing.may_write() or await self._worker.standing.restore()):
             return
         proposal = executor.commits.build(alone=True)
         if proposal is None:

@@ -6,6 +6,7 @@ docs/performance.md). What a renewal finds is told to the loop, which decides wh
 
 from __future__ import annotations
 
+import logging
 import threading
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
     from torpor.core.lease import Lease
     from torpor.store.protocol import Store
+
+log = logging.getLogger("torpor.worker")
 
 Held = tuple[int, int, int]
 """(run, token, epoch)."""
@@ -69,6 +72,9 @@ class Renewals:
                 self.now()
                 pause = self._lease_seconds / 3
             except StoreError:
+                pause = min(1.0, self._lease_seconds / 10)
+            except Exception:
+                log.exception("a renewal failed; it is tried again")  # a thread that ends here ends every lease in silence
                 pause = min(1.0, self._lease_seconds / 10)
 
     def stop(self) -> None:

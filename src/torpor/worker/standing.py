@@ -12,7 +12,7 @@ import asyncio
 import os
 from typing import TYPE_CHECKING
 
-from torpor import rouse
+from torpor import clock, rouse
 from torpor.store.protocol import Lane
 
 if TYPE_CHECKING:
@@ -22,13 +22,16 @@ if TYPE_CHECKING:
 
 
 class Standing:
-    """One worker's right to act. `ok()` is asked before every commit and every effect."""
+    """One worker's right to act. `may_write()` is asked before every commit, `look()` before every effect."""
 
-    def __init__(self, store: Store, life: LifeLock, watcher: rouse.Watcher) -> None:
+    def __init__(self, store: Store, life: LifeLock, limits: rouse.Limits, clocks: rouse.Clocks) -> None:
         """Begin in the present incarnation, with the life lock just taken."""
         self._store = store
         self._life = life
-        self._watcher = watcher
+        self._limits = limits
+        self._clocks = clocks
+        self._watcher = rouse.Watcher(limits, clocks=clocks)
+        self._looked_at = self._two_clocks()
         self._pid = os.getpid()
         self._checking: asyncio.Future[bool] | None = None
         self._incarnation = rouse.incarnation()
@@ -60,8 +63,30 @@ class Standing:
     def look(self) -> bool:
         """Ask the detectors as well, not only what they found so far: what the gate does (G2)."""
         if not self.gone and os.getpid() == self._pid:
+            self._looked_at = self._two_clocks()
             self._watcher.check()
         return self.ok()
+
+    def may_write(self) -> bool:
+        """Whether a commit may be sent: `ok`, and after time away `look` first. Costs some two microseconds.
+
+        A commit comes sooner after a wake than the next tick. The detectors are too slow to ask for each; two clocks tell
+        whether this process was late or the machine slept, and that is when the detectors are asked.
+        """
+        monotonic_at, boottime_at = self._two_clocks()
+        late = monotonic_at - self._looked_at[0]
+        slept = boottime_at - self._looked_at[1] - late
+        limits = self._limits
+        if late < clock.micros(limits.tick_seconds + limits.freeze_seconds) and slept < clock.micros(
+            limits.suspend_seconds
+        ):
+            return self.ok()
+        return self.look()
+
+    def _two_clocks(self) -> tuple[int, int]:
+        """Return a clock that stands still while the machine sleeps, and one that does not."""
+        boottime_at = self._clocks.boottime()
+        return self._clocks.monotonic(), self._clocks.wall() if boottime_at is None else boottime_at
 
     async def restore(self) -> bool:
         """Check everything again after an interruption. False: this worker is gone, with the reason in `gone`."""

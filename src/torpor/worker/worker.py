@@ -14,7 +14,6 @@ import json
 import os
 import secrets as entropy
 import traceback
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,6 +33,7 @@ from torpor.worker.lines import logger
 from torpor.worker.outside import Outside
 from torpor.worker.renewals import Held, Renewals
 from torpor.worker.standing import Standing
+from torpor.worker.threads import Threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -80,6 +80,8 @@ class Worker:
         self.linger_seconds = LINGER_SECONDS
         """How long a run stays for a timer that is due soon."""
         self.drain_seconds = drain_seconds
+        self.clocks = rouse.Clocks()
+        """Where it is seen that this process was away."""
         self.secrets = Secrets(secret)
         self.log = logger("worker", worker=self.name)
         self.executors: dict[int, Executor] = {}
@@ -95,7 +97,7 @@ class Worker:
         self._stopping = False
         self._tenant = 0
         self._time = (0, 0.0)
-        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="torpor-step")
+        self._threads = Threads(threads, "torpor-step")
         self._news: set[int] = set()
         self._closing: list[Callable[[], None]] = []
 
@@ -116,7 +118,7 @@ class Worker:
 
     async def _begin(self) -> None:
         self.life: LifeLock = await asyncio.to_thread(self.store.life_lock, self.name)
-        self.standing = Standing(self.store, self.life, rouse.Watcher(rouse.Limits(tick_seconds=TICK_SECONDS)))
+        self.standing = Standing(self.store, self.life, rouse.Limits(tick_seconds=TICK_SECONDS), self.clocks)
         self.standing.recheck = self._recheck
         self.standing.on_copy = self._end_copy
         micros = clock.micros(self.lease_seconds)
@@ -338,6 +340,9 @@ class Worker:
             self.others_wait = ready[State.READY] > 0
         else:
             self.others_wait = False
+        for executor in self.executors.values():
+            if executor.progress.waits:  # hints may be lost; this is the poll behind them (G7)
+                self.look_at(executor)
         await asyncio.to_thread(self.store.tend)
 
     # drain

@@ -32,6 +32,9 @@ class Place(NamedTuple):
     bytes: int | None = None
     wal_bytes: int | None = None
     damage: str | None = None
+    keeper: str = ""
+    """Who keeps the turn to write and does not run, empty if nobody does; and what to do about that."""
+    keeper_hint: str = ""
 
 
 class DoctorLine(NamedTuple):
@@ -133,6 +136,8 @@ def _store(place: Place) -> DoctorLine:
     if place.damage:
         hint = "keep the file; restore a backup, or `sqlite3 FILE .recover` into a new one"
         return DoctorLine("error", "store", f"{place.where} is damaged: {place.damage}", hint)
+    if place.keeper:
+        return DoctorLine("error", "store", f"nobody can write to {place.where}: {place.keeper}", place.keeper_hint)
     if place.damage is not None:
         parts.append("checked, whole")
     return DoctorLine("ok", "store", ", ".join(parts))

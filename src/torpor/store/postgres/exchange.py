@@ -10,20 +10,23 @@ from __future__ import annotations
 import os
 import threading
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import psycopg
 
 from torpor.store.postgres.connect import RETRYABLE, Connection, Place, connect, translate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     Params: TypeAlias = Mapping[str, Any]
     Statement: TypeAlias = tuple[str, Params | None]
 
 BEGIN = "BEGIN"
 BEGIN_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+
+
+T = TypeVar("T")
 
 
 class Seat:
@@ -38,6 +41,8 @@ class Seat:
         self.pid = os.getpid()
         self.lock = threading.Lock()
         self.stale = False
+        self.knows_step = False
+        """Whether `step.append` was prepared on it."""
         self.connection: Connection = connect(place)
 
     @property
@@ -89,6 +94,20 @@ class Exchange:
     def alone(self) -> None:
         """Let the next `ask` be committed at once, together with what was told so far, if nothing was sent yet."""
         self._alone = not self._open
+
+    @property
+    def first_alone(self) -> bool:
+        """Whether what is asked next is a transaction of one statement."""
+        return self._alone and not self._waiting
+
+    def alone_with(self, send: Callable[..., T], *args: Any) -> T:
+        """Let `send(seat, *args)` be that transaction, and return its answer."""
+        self._alone = False
+        self._commits = True
+        with self._translated():
+            answer = send(self._seat, *args)
+        self._commits, self.committed_alone = False, True
+        return answer
 
     def tell(self, statement: str, params: Params) -> None:
         """Send a statement some time before the commit. Its result is not looked at."""
@@ -166,6 +185,7 @@ class Exchange:
 
     def rollback(self) -> None:
         """Give up; never raises. A connection that cannot roll back is closed."""
+        self._seat.knows_step = False  # psycopg drops everything that is prepared after a ROLLBACK
         try:
             if not self._seat.connection.closed:
                 self._seat.connection.rollback()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from torpor.core.run import Flag, State
 from torpor.store import texts
-from torpor.store.postgres import hot
+from torpor.store.postgres import hot, step
 from torpor.store.postgres.arrays import ByteaArray, TextArray, longs
 from torpor.store.postgres.begun import Begun
 from torpor.store.postgres.hot import RUN_COLUMNS, run_row
@@ -151,7 +151,10 @@ class RunVerbs(Begun):
 
     def append(self, rows: Sequence[Append], *, lease_micros: int) -> dict[int, Flag]:
         """Append under the fence."""
-        if len(rows) == 1:
+        if len(rows) == 1 and len(rows[0].entries) == 1 and self._exchange.first_alone:
+            passed = self._exchange.alone_with(step.append, rows[0], lease_micros)
+            answer = [] if passed is None else [(rows[0].run_id, *passed)]
+        elif len(rows) == 1:
             answer = self._ask(hot.APPEND_ONE, lease=lease_micros, **hot.append_one_params(rows[0], self._now))
         else:
             answer = self._ask(hot.APPEND, lease=lease_micros, **hot.append_params(rows, self._now))

@@ -15,6 +15,7 @@ from torpor.core.run import Flag, State
 from torpor.core.wait import Signal, WaitKind
 from torpor.store import texts
 from torpor.store.rows import Claimed, RunRow, StateRow, WaitRow, once_each
+from torpor.store.sqlite import together
 
 if TYPE_CHECKING:
     import sqlite3
@@ -35,7 +36,6 @@ _TENANT = """SELECT coalesce(
     (SELECT tenant FROM runs INDEXED BY runs_ready WHERE state = 1 ORDER BY tenant LIMIT 1))"""
 _READY = f"""SELECT {RUN_COLUMNS} FROM runs INDEXED BY runs_ready WHERE state = 1 AND tenant = ?
     AND program IN (SELECT value FROM json_each(?)) ORDER BY prio, due_at, id LIMIT ?"""
-_ADD_ENTRY = "INSERT INTO journal (run_id, seq, at, epoch, kind, key, body) VALUES (?, ?, ?, ?, ?, ?, ?)"
 _FENCE = """UPDATE leases SET head = head + ?, expires_at = ?
     WHERE run_id = ? AND token = ? AND epoch = ? AND head = ? AND flags & ? = 0 RETURNING flags"""
 _FENCE_LEAVE = (
@@ -120,20 +120,27 @@ def append(db: sqlite3.Connection, rows: Sequence[Append], now: int, lease_micro
     """Apply fenced appends; return the flags of those that were not refused."""
     once_each([row.run_id for row in rows])
     texts.check((entry.key for row in rows for entry in row.entries), "an entry's key")
-    accepted: dict[int, Flag] = {}
-    entries: list[tuple[object, ...]] = []
     expires_at = now + lease_micros
-    execute = db.execute
+    if len(rows) > together.FEW and together.fence_all(db, rows, expires_at):
+        accepted = {row.run_id: Flag.NONE for row in rows}
+    else:
+        accepted = _fence_each(db, rows, expires_at)
+    entries: list[tuple[object, ...]] = []
+    for run_id, _, epoch, head, _, added in rows:
+        if run_id in accepted:
+            for seq, (kind, key, body) in enumerate(added, start=head + 1):
+                entries.append((run_id, seq, now, epoch, kind, key, body))
+    together.add_entries(db, entries)
+    return accepted
+
+
+def _fence_each(db: sqlite3.Connection, rows: Sequence[Append], expires_at: int) -> dict[int, Flag]:
+    accepted: dict[int, Flag] = {}
     for run_id, token, epoch, head, forbids_cancel, added in rows:
-        flags = execute(_FENCE, (len(added), expires_at, run_id, token, epoch, head, int(forbids_cancel))).fetchone()
-        if flags is None:
-            continue
-        accepted[run_id] = Flag(flags[0])
-        for kind, key, body in added:
-            head += 1  # noqa: PLW2901 - the number of the next entry
-            entries.append((run_id, head, now, epoch, kind, key, body))
-    if entries:
-        db.executemany(_ADD_ENTRY, entries)
+        given = (len(added), expires_at, run_id, token, epoch, head, int(forbids_cancel))
+        flags = db.execute(_FENCE, given).fetchone()
+        if flags is not None:
+            accepted[run_id] = Flag(flags[0])
     return accepted
 
 
@@ -145,9 +152,9 @@ def leave(db: sqlite3.Connection, rows: Sequence[Leave], now: int) -> dict[int, 
     for (run_id, token, epoch, head, forbids_cancel, added), after, seen, due_at, flags in rows:
         if db.execute(_FENCE_LEAVE, (run_id, token, epoch, head, int(forbids_cancel))).fetchone() is None:
             continue
-        db.executemany(
-            _ADD_ENTRY,
-            [(run_id, head + n, now, epoch, kind, key, body) for n, (kind, key, body) in enumerate(added, start=1)],
+        together.add_entries(
+            db,
+            [(run_id, seq, now, epoch, kind, key, body) for seq, (kind, key, body) in enumerate(added, start=head + 1)],
         )
         row = db.execute(_PARK, (head + len(added), seen, int(flags), int(after), now, due_at, run_id)).fetchone()
         left[run_id] = State(row[0])

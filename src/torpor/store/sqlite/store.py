@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import threading
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -44,9 +45,9 @@ WAL_HARD_BYTES = 64 << 20
 class _Seat:
     """One connection, its turnstile and the process it was opened in."""
 
-    def __init__(self, path: str, *, durable: bool) -> None:
+    def __init__(self, path: str, waits: Callable[[], None], *, durable: bool) -> None:
         self.db = connect(path, durable=durable)
-        self.turnstile = None if path == ":memory:" else Turnstile(path)
+        self.turnstile = None if path == ":memory:" else Turnstile(path, waits)
         self.pid = os.getpid()
         self.stale = False
 
@@ -107,19 +108,26 @@ class SqliteStore:
             if not self._create and not self._memory and not Path(self.path).exists():
                 message = f"there is no database at {self.path}"
                 raise StoreUnavailable(message, hint="torpor init, or torpor dev APP.py, makes one")
-            seat = self._seats[place] = _Seat(self.path, durable=self._durable)
-            if not self._memory and (self._watch is None or not self._watch.mine):
-                self._watch = Watch(self._look)
+            seat = self._seats[place] = _Seat(self.path, self._watched, durable=self._durable)
             return seat
+
+    wait_seconds = WAIT_SECONDS
+    """How long a turn to write is waited for."""
+
+    def _watched(self) -> None:
+        """See to it that somebody looks how long a turn is waited for: from the first wait on."""
+        if self._watch is None or not self._watch.mine:
+            with self._lock:
+                if self._watch is None or not self._watch.mine:
+                    self._watch = Watch(self._look)
 
     def _look(self) -> None:
         """Answer whoever waits for a turn that does not come."""
         for place, thread in (("writer", self._writer), ("renew", self._renewer), ("tend", self._tender)):
             seat = self._seats.get(place)
-            if seat is not None and seat.turnstile is not None and seat.turnstile.overdue(self.wait_seconds):
-                thread.give_up(lambda: no_turn(self.path))
-
-    wait_seconds = WAIT_SECONDS
+            if seat is not None and seat.turnstile is not None:
+                give_up = partial(thread.give_up, partial(no_turn, self.path))
+                seat.turnstile.give_up_after(self.wait_seconds, give_up)
 
     def recover(self, lane: Lane) -> None:
         """Let a lane's next transaction open a new connection; in memory there is only one, and it is the database."""

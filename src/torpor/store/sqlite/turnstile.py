@@ -6,7 +6,7 @@ waiters in order. Measured: 3 ms at most. Inside one process the same locks orde
 turnstile opens the files for itself (flock belongs to the opening, not to the process).
 
 **A process that is frozen while it has the turn stops every writer**, and a wait for a file lock has no time limit. So
-whoever waits says since when; `SqliteStore` looks once a second, answers those who waited `WAIT_SECONDS` (`overdue`), and
+whoever waits says since when; `SqliteStore` looks once a second, answers those who waited `WAIT_SECONDS`, and
 names the process that has the turn, which the kernel knows. The thread itself goes on waiting; if it gets its turn after
 that it lets it go and does nothing.
 """
@@ -17,10 +17,13 @@ import fcntl
 import os
 import threading
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from torpor import clock
 from torpor.errors import StoreUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 WAIT_SECONDS = 10.0
 """So long a turn is waited for. A turn lasts milliseconds, a migration of a large file seconds."""
@@ -29,9 +32,10 @@ WAIT_SECONDS = 10.0
 class Turnstile:
     """One connection's way through. `waited` says whether somebody else had the turn when it was last asked for."""
 
-    def __init__(self, path: str) -> None:
-        """Open the two lock files beside the database."""
+    def __init__(self, path: str, waits: Callable[[], None] = lambda: None) -> None:
+        """Open the two lock files beside the database. `waits` is called before each wait for somebody else."""
         self._path = path
+        self._waits = waits
         self._a = os.open(f"{path}.turn-a", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._b = os.open(f"{path}.turn-b", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self.waited = False
@@ -52,6 +56,7 @@ class Turnstile:
 
     def _wait(self) -> None:
         self.waited = True
+        self._waits()
         self._since = clock.monotonic()
         fcntl.flock(self._a, fcntl.LOCK_EX)
         fcntl.flock(self._b, fcntl.LOCK_EX)
@@ -62,11 +67,15 @@ class Turnstile:
             fcntl.flock(self._a, fcntl.LOCK_UN)
             raise no_turn(self._path)
 
-    def overdue(self, limit_seconds: float) -> bool:
-        """Whether its turn was waited for too long. Then it is not taken when it comes. For another thread."""
+    def give_up_after(self, limit_seconds: float, give_up: Callable[[], None]) -> None:
+        """If its turn was waited for too long, call `give_up`; then it is not taken when it comes. For another thread.
+
+        Under the lock, so that the thread cannot be beyond its wait, and at its next call, while that is answered.
+        """
         with self._lock:
-            self._given_up = self._since is not None and clock.monotonic() - self._since > limit_seconds
-            return self._given_up
+            if self._since is not None and clock.monotonic() - self._since > limit_seconds:
+                self._given_up = True
+                give_up()
 
     def __exit__(self, *_: object) -> None:
         """Let the next one through."""

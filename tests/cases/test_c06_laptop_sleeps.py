@@ -1,0 +1,136 @@
+"""C06: the laptop sleeps through timers and leases.
+
+A 10-minute timer, and a tool inside a network call. After a minute everything is frozen, the wall clock goes on by two hours
+while the monotonic clock stands still, and everything is thawed. Right: the timer fires once, within one poll of waking;
+the worker sees the gap and checks its lease again before it writes; the dead call ends with an error in bounded time.
+
+(Schedules that were missed meanwhile belong to the order that brings schedules.)
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.cases.laptop import Laptop
+from tests.worker.counter import COUNTER
+from torpor import App, Context, minutes
+from torpor.core.run import State
+
+if TYPE_CHECKING:
+    from tests.cases.world import World
+    from tests.stores import Place
+
+HOURS = 3600.0
+POLL_SECONDS = 1.0
+app = App()
+_events: dict[str, asyncio.Event] = {}
+
+
+@app.effect
+async def ring() -> None:
+    """Act when the time has come."""
+    COUNTER.act()
+
+
+@app.step
+async def waits() -> str:
+    """Run until the test says so."""
+    _events["entered"].set()
+    await _events["leave"].wait()
+    return "done"
+
+
+@app.flow
+async def naps(ctx: Context) -> None:
+    """Sleep ten minutes, then act."""
+    await ctx.sleep(minutes(10))
+    await ctx.effect(ring)
+
+
+@app.flow
+async def works(ctx: Context) -> str:
+    """Be in the middle of a step."""
+    return await ctx.step(waits)
+
+
+@pytest.mark.slow
+def test_a_timer_fires_once_after_waking(place: Place) -> None:
+    """The first look after the lid was opened finds it due; it acts once (G8)."""
+    COUNTER.clear()
+
+    async def main() -> None:
+        laptop = Laptop(place, app)
+        async with laptop.on():
+            run = (await laptop.client.start("naps")).run_id
+            await laptop.left.wait()
+            laptop.pass_time(60)
+            laptop.store.forget()
+            laptop.close_lid(2 * HOURS)
+            await laptop.client.result(run)
+            assert next(n for n in laptop.store.fired if n) == laptop.store.fired[0] == 1
+            assert COUNTER.count == 1
+
+    asyncio.run(main())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("away", ["asleep", "frozen"])
+def test_a_lease_is_checked_again_before_a_commit(place: Place, away: str) -> None:
+    """A commit that is ready at the moment of waking, before any tick, waits until every lease was renewed (G2)."""
+
+    async def main() -> None:
+        _events.update(entered=asyncio.Event(), leave=asyncio.Event())
+        laptop = Laptop(place, app)
+        async with laptop.on():
+            run = (await laptop.client.start("works")).run_id
+            await _events["entered"].wait()
+            laptop.store.forget()
+            if away == "asleep":
+                laptop.close_lid(2 * HOURS)
+            else:
+                laptop.pass_time(2 * HOURS)
+            _events["leave"].set()
+            assert await laptop.client.result(run) == "done"
+            asked = laptop.store.asked
+            assert "renew" in asked[: asked.index("commit")]
+
+    asyncio.run(main())
+
+
+@pytest.mark.slow
+def test_a_timer_of_a_frozen_process_fires_once(world: World) -> None:
+    """A real process, stopped over the time it sleeps for: once, not early, within one poll of going on (G8)."""
+    worker = world.worker("acting", lease_seconds=1.0)
+    run = world.start("naps", 2.0)
+    world.until(lambda: world.run(run).state is State.WAITING, "it sleeps")
+    due_at = world.run(run).due_at
+    worker.freeze()
+    world.until(lambda: world.now() > due_at, "the time has come")
+    thawed_at = world.now()
+    worker.thaw()
+    world.result(run)
+    [fired] = world.entries(run, "consumed")
+    assert due_at <= fired.at
+    assert thawed_at <= fired.at <= thawed_at + 3 * POLL_SECONDS * 1e6, "one poll, on a busy machine"
+    assert len(world.outside.all("act")) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("step", ["reads_blocking", "reads"])
+def test_a_dead_read_ends_by_its_timeout(world: World, step: str) -> None:
+    """Frozen inside it, and nobody will ever answer: it ends, is tried again or fails as declared, and the worker can end."""
+    world.outside.hold("read")
+    worker = world.worker("acting", lease_seconds=1.0)
+    run = world.start("reads_on", step)
+    world.outside.next("read")
+    worker.freeze()
+    worker.thaw()
+    if step == "reads_blocking":
+        world.outside.next("read", 2).answer("alive")
+    assert world.result(run) == ("alive" if step == "reads_blocking" else "TimeoutError")
+    assert len(world.outside.all("read")) == (2 if step == "reads_blocking" else 1)
+    assert world.run(run).takeovers == 0
+    assert worker.stop() == 0
