@@ -95,6 +95,7 @@ class Process:
         self.worker = Worker(store, app.flows, **options)
         self.waker = Waker(store, lease_seconds=self.worker.lease_seconds)
         self.worker.on_due = self.waker.soon
+        self.waker.on_ready = self.worker.wake
 
     async def run(self, *, signals: bool = False) -> None:
         """Work until stopped, or idle if the worker was told so. With `signals`, SIGTERM and SIGINT drain."""

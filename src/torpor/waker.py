@@ -50,6 +50,8 @@ class Waker:
         self._now = 0
         self.on_reaped: Callable[[list[Reaped]], None] = _nobody
         """Told of takeovers: for `torpor dev` and the demo."""
+        self.on_ready: Callable[[], None] = _nobody
+        """Told that runs became ready: the worker of this process need not wait for a hint."""
 
     def soon(self, due_at: int) -> None:
         """Say that a run was put away until then, in the store's microseconds."""
@@ -79,6 +81,7 @@ class Waker:
                 return  # the loop is closed
 
     async def _round(self) -> None:
+        told = self._news.is_set()
         self._news.clear()
         pause = DEATH_SECONDS
         try:
@@ -86,7 +89,7 @@ class Waker:
                 self._quiet_until = 0  # taken again below, from the store's clock
                 self._looked = -TICK_SECONDS
                 await self._after_gap()
-            more = await self.sweep()
+            more = await self.sweep(messages=told)
             pause = 0.0 if more else self._pause()
         except StoreError as error:
             log.warning("the store has trouble: %s", error.message)
@@ -115,32 +118,36 @@ class Waker:
         now = await self._store.transact(lambda tx: tx.now())
         self._quiet_until = now + clock.micros(QUIET_TICKS * TICK_SECONDS)
 
-    async def sweep(self) -> bool:
-        """Do one round of everything that is due; return whether there is certainly more."""
-        more = False
-        if clock.monotonic() - self._looked >= TICK_SECONDS or (self._next_due and self._time() >= self._next_due):
+    async def sweep(self, *, messages: bool = False) -> bool:
+        """Do one round of everything that is due; return whether there is certainly more.
+
+        `messages`: somebody said that there are some; otherwise they are looked for once a tick.
+        """
+        fired = delivered = 0
+        tick = clock.monotonic() - self._looked >= TICK_SECONDS
+        if tick or (self._next_due and self._time() >= self._next_due):
             fired, due, now = await self._store.transact(_fire)
             self._now, self._seen, self._next_due = now, clock.monotonic(), due or 0
-            more = fired >= waits.SWEEP
-        delivered = await self._store.transact(waits.deliver) if await self._has_messages() else 0
-        await self._reap()
+        if tick or messages:
+            delivered = await self._store.transact(waits.deliver)
+        reaped = await self._reap()
+        if fired or delivered or reaped:
+            self.on_ready()
         if clock.monotonic() - self._swept >= BLOB_GRACE_SECONDS:
             self._swept = clock.monotonic()
             before = self._now - clock.micros(BLOB_GRACE_SECONDS)
             await self._store.transact(lambda tx: tx.sweep_blobs(before=before, limit=1000))
-        return more or delivered >= waits.SWEEP
+        return fired >= waits.SWEEP or delivered >= waits.SWEEP
 
-    async def _has_messages(self) -> bool:
-        return self._news.is_set() or clock.monotonic() - self._looked >= TICK_SECONDS
-
-    async def _reap(self) -> None:
+    async def _reap(self) -> int:
+        """Take runs from the dead and the silent; return how many."""
         tick = clock.monotonic() - self._looked >= TICK_SECONDS
         if tick:
             self._looked = clock.monotonic()
             self._workers = await self._store.transact(lambda tx: tx.workers())
         proofs = await asyncio.to_thread(self._proofs)
         if not tick and not proofs:
-            return
+            return 0
         quiet = max(
             self._quiet_until,
             self._store.started_at + clock.micros(self._lease_seconds) if self._store.started_at else 0,
@@ -153,13 +160,14 @@ class Waker:
         if gone:
             await self._store.transact(lambda tx: tx.drop_workers(gone))
             self._workers = [row for row in self._workers if row.id not in gone]
+        return len(reaped)
 
     def _proofs(self) -> dict[int, Proof]:
         found = {row.id: self._store.prove_death(row) for row in self._workers}
         return {worker: proof for worker, proof in found.items() if proof is not Proof.NONE}
 
 
-def _nobody(_reaped: list[Reaped]) -> None:
+def _nobody(*_news: object) -> None:
     """Nobody is interested."""
 
 

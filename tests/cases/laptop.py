@@ -71,12 +71,12 @@ class Watched:
 class Laptop:
     """A machine whose lid is closed by the test. Its store's clock goes on meanwhile."""
 
-    def __init__(self, place: Place, app: App) -> None:
-        """Install torpor on it."""
+    def __init__(self, place: Place, app: App, **options: Any) -> None:
+        """Install torpor on it, with these options of `Worker`."""
         self._place = place
         self._clocks = ClocksByHand()
         self.store = Watched(place.open())
-        self.process = Process(self.store, app)
+        self.process = Process(self.store, app, **options)
         self.process.worker.clocks = self._clocks.clocks
         self.process.worker.on_event = self._happened
         self.process.waker = Waker(self.store, clocks=self._clocks.clocks)

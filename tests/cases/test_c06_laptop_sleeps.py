@@ -10,13 +10,14 @@ the worker sees the gap and checks its lease again before it writes; the dead ca
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.cases.laptop import Laptop
 from tests.worker.counter import COUNTER
-from torpor import App, Context, minutes
+from torpor import App, Context, StepFailed, minutes
 from torpor.core.run import State
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ HOURS = 3600.0
 POLL_SECONDS = 1.0
 app = App()
 _events: dict[str, asyncio.Event] = {}
+_over = threading.Event()
 
 
 @app.effect
@@ -43,6 +45,18 @@ async def waits() -> str:
     return "done"
 
 
+@app.step(timeout=0.1)
+def reads_from_the_dead() -> None:
+    """Block a thread until the test is over."""
+    _over.wait()
+
+
+@app.step
+def reads() -> str:
+    """Need a thread."""
+    return "read"
+
+
 @app.flow
 async def naps(ctx: Context) -> None:
     """Sleep ten minutes, then act."""
@@ -54,6 +68,16 @@ async def naps(ctx: Context) -> None:
 async def works(ctx: Context) -> str:
     """Be in the middle of a step."""
     return await ctx.step(waits)
+
+
+@app.flow
+async def reads_on(ctx: Context) -> list[str]:
+    """Read from somebody dead, then from somebody else."""
+    try:
+        await ctx.step(reads_from_the_dead)
+    except StepFailed as failed:
+        return [failed.kind, await ctx.step(reads)]
+    return []
 
 
 @pytest.mark.slow
@@ -134,3 +158,20 @@ def test_a_dead_read_ends_by_its_timeout(world: World, step: str) -> None:
     assert len(world.outside.all("read")) == (2 if step == "reads_blocking" else 1)
     assert world.run(run).takeovers == 0
     assert worker.stop() == 0
+
+
+@pytest.mark.slow
+def test_a_dead_read_does_not_keep_its_thread(place: Place) -> None:
+    """The only thread is blocked for good, its step has timed out: the next step gets another one."""
+    _over.clear()
+
+    async def main() -> None:
+        laptop = Laptop(place, app, threads=1)
+        async with laptop.on():
+            run = (await laptop.client.start("reads_on")).run_id
+            assert await laptop.client.result(run) == ["TimeoutError", "read"]
+
+    try:
+        asyncio.run(main())
+    finally:
+        _over.set()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
     from torpor.sdk.steps import Definition, EffectContext
     from torpor.worker.threads import Threads
 
@@ -41,7 +42,7 @@ class Calls:
             work = definition.function(*args, **more)
         else:
             work = _within(definition.timeout_seconds, definition.function, args, more)
-        running = asyncio.Task(work, loop=self._loop)
+        running = self._loop.create_task(work)
         running.add_done_callback(partial(_finished, done))
         return running
 

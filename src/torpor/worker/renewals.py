@@ -74,7 +74,8 @@ class Renewals:
             except StoreError:
                 pause = min(1.0, self._lease_seconds / 10)
             except Exception:
-                log.exception("a renewal failed; it is tried again")  # a thread that ends here ends every lease in silence
+                # a thread that ends here would end every lease in silence (G13)
+                log.exception("a renewal failed; it is tried again")
                 pause = min(1.0, self._lease_seconds / 10)
 
     def stop(self) -> None:

@@ -165,6 +165,10 @@ class Worker:
         self.log.error("fenced", why=why, pid=os.getpid())
         os._exit(1)
 
+    def wake(self) -> None:
+        """Look for ready runs at once."""
+        self._wake.set()
+
     def stop(self) -> None:
         """Take no more runs, drain, end. May be called from a signal's callback on the loop."""
         self._stopping = True
