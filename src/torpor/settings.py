@@ -1,4 +1,4 @@
-"""Settings: from the environment (`TORPOR_STORE`, `TORPOR_CONCURRENCY`, ...) or a `.env` file; the command line's options win."""
+"""Settings: from the environment (`TORPOR_STORE`, `TORPOR_BLOBS`, ...) or a `.env` file; the command line's options win."""
 
 from __future__ import annotations
 

@@ -15,6 +15,7 @@ from torpor.blobs import open_blobs
 from torpor.blobs.directory import DirectoryBlobs
 from torpor.blobs.objects import ObjectBlobs
 from torpor.blobs.packing import compress, decompress, unpack
+from torpor.client import blobs_address
 from torpor.errors import StoreCorrupt, UsageError
 
 if TYPE_CHECKING:
@@ -40,6 +41,18 @@ def test_without_the_extra_the_error_says_what_to_install(monkeypatch: pytest.Mo
     monkeypatch.setitem(sys.modules, "obstore", None)
     with pytest.raises(UsageError, match=r"pip install 'torpor\[s3\]'"):
         open_blobs("s3://bucket/prefix")
+
+
+def test_the_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is given, the environment, a `.env` file, in this order; else the store itself."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("TORPOR_BLOBS", raising=False)
+    assert blobs_address() == ""
+    (tmp_path / ".env").write_text("TORPOR_BLOBS=from-file\n")
+    assert blobs_address() == "from-file"
+    monkeypatch.setenv("TORPOR_BLOBS", "from-environment")
+    assert blobs_address() == "from-environment"
+    assert blobs_address("given") == "given"
 
 
 def test_a_folder_needs_no_extra(tmp_path: Path) -> None:

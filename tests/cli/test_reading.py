@@ -92,7 +92,7 @@ def test_show_for_programs(shell: Shell, runs: dict[str, str]) -> None:
     """Everything about a run in one document, the values as people see them."""
     shown = shell.ok("show", runs["sends torn"])
     assert set(shown) == {
-        *("at", "line", "source", "head", "entries_before", "effects", "lines", "life", "state", "result"),
+        *("at", "line", "source", "head", "entries_before", "effects", "lines", "life", "state", "result", "unread"),
     }
     assert set(shown["line"]) == RUN_KEYS
     assert shown["effects"][0]["outcome"] == "unknown"

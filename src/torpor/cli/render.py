@@ -209,6 +209,9 @@ def shown_lines(screen: Screen, run: RunShown, *, entries: int) -> Iterator[str]
     for wait in line.waits:
         until = f", until {moment(wait.due_at, run.at)}" if wait.due_at is not None else ""
         yield f"  waits    {wait.wait}  {clean(wait.title)}{until}"
+    if run.unread:
+        names = ", ".join(sorted({clean(signal.name) for signal in run.unread}))
+        yield f"  unread   {plural(len(run.unread), 'signal')}: {names}"
     if line.state == "completed":
         yield from _field_lines("result", "null" if run.result is None else run.result)
     yield ""

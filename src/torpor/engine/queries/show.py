@@ -1,4 +1,4 @@
-"""One run in full: its line, its waits, the story of its newest entries, its effects, its result."""
+"""One run in full: its line, its waits, the story of its newest entries, its effects, its unread signals, its result."""
 
 from __future__ import annotations
 
@@ -21,6 +21,16 @@ READ = 2_000
 
 
 @dataclass(frozen=True, slots=True)
+class Unread:
+    """A signal that no code of the run has asked for yet. It is kept until somebody does, and stays after the run's end."""
+
+    at: int
+    name: str
+    value: Any
+    sender: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class RunShown:
     """A run as a person sees it. `entries_before` were not read: the story and the ledger begin after them."""
 
@@ -35,6 +45,7 @@ class RunShown:
     state: Any
     """The last checkpoint, as people see it; the input while there is none."""
     result: Any
+    unread: list[Unread]
 
 
 def show(tx: Tx, run: str, *, gone: frozenset[int] = frozenset(), read: int = READ) -> RunShown:
@@ -43,7 +54,8 @@ def show(tx: Tx, run: str, *, gone: frozenset[int] = frozenset(), read: int = RE
     line = run_lines(tx, [row], gone=gone)[0]
     entries = tx.journal_tail(row.id, limit=read)
     state = tx.states([row.id])[row.id]
-    named = named_blobs([*(entry.body for entry in entries), state.body])
+    signals = tx.unread([row.id]).get(row.id, [])
+    named = named_blobs([*(entry.body for entry in entries), state.body, *(signal.body for signal in signals)])
     packed = tx.get_blobs(named) if named else {}
     answers = {w.seq: values.plain(w.answer) for w in tx.waits([row.id], over=True) if w.answer is not None}
     settled = {seq: str(said.get("by", "")) for seq, said in answers.items() if isinstance(said, dict)}
@@ -64,4 +76,5 @@ def show(tx: Tx, run: str, *, gone: frozenset[int] = frozenset(), read: int = RE
         story.life,
         values.plain(legible(state.body, packed)),
         result,
+        [Unread(s.at, s.name, values.plain(legible(s.body or b"null", packed)), s.sender) for s in signals],
     )
