@@ -137,7 +137,7 @@ def test_a_signal_between_look_and_registration_is_seen(place: Place, moment: Mo
         await settling
         await at_once(lab, run, "between")
 
-    on(faulty, moment, app, check)  # type: ignore[arg-type] # it stands in front of one
+    on(faulty, moment, app, check)
 
 
 class OpenSuspend(FaultyStore):
@@ -183,7 +183,7 @@ def test_a_signal_behind_an_open_registration_wakes_the_run(place: Place, moment
         await settling
         await at_once(lab, run, "behind")
 
-    on(holding, moment, app, check)  # type: ignore[arg-type] # it stands in front of one
+    on(holding, moment, app, check)
 
 
 def _is_behind(place: Place, other: Store) -> None:

@@ -131,10 +131,10 @@ class Twins:
         return [line.kind for line in lines if line.key in {"charge#1", "pay#1"}]
 
     async def _drive(self, safety: str, first: str) -> None:
-        stores = {"original": _Original(self._place.open()), "copy": _Copied(self._place.open())}
+        original, copied = _Original(self._place.open()), _Copied(self._place.open())
         if self._after_answer:
-            answers = asyncio.get_running_loop().create_future()
-            stores["original"].answers = stores["copy"].answers = answers
+            original.answers = copied.answers = asyncio.get_running_loop().create_future()
+        stores: dict[str, FaultyStore] = {"original": original, "copy": copied}
         holds = {name: Hold() for name in NAMES}
         for name, store in stores.items():
             store.fault = self._holding(holds[name])

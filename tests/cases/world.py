@@ -38,8 +38,9 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 APPS = ROOT / "tests" / "cases" / "apps"
 LOOK_AGAIN_SECONDS = 0.05
-_NAKED = f"""SELECT count(*) FROM runs WHERE state = {State.RUNNING.value}
+_NAKED = """SELECT count(*) FROM runs WHERE state = 3
     AND NOT EXISTS (SELECT 1 FROM leases WHERE leases.run_id = runs.id)"""
+assert State.RUNNING.value == 3
 
 
 class Member:
@@ -90,7 +91,7 @@ class World:
         self.store: Store = open_store(url)
         self._closing.callback(self.store.close_now)
         check_schema(self.store)
-        self._closing.callback(self.store.listen(lambda topic: self._news.set()).close)
+        self._closing.callback(self.store.listen(lambda _: self._news.set()).close)
 
     def close(self) -> None:
         """Kill every worker that is left and close the store."""
@@ -129,7 +130,8 @@ class World:
     def start(self, program: str, state: Any = None) -> int:
         """Start a run and return its number."""
         wanted = runs.Start(program, values.encode(state, path="state"))
-        return self._ask(lambda tx: runs.start(tx, [wanted]))[0].run_id
+        started: list[runs.Started] = self._ask(lambda tx: runs.start(tx, [wanted]))
+        return started[0].run_id
 
     def signal(self, run: int, name: str, value: Any = None) -> Kept:
         """Send a signal."""
@@ -168,7 +170,8 @@ class World:
 
     def journal(self, run: int) -> list[showing.Line]:
         """Return a run's journal."""
-        return self._ask(lambda tx: showing.lines(tx, run))
+        lines: list[showing.Line] = self._ask(lambda tx: showing.lines(tx, run))
+        return lines
 
     def entries(self, run: int, kind: str) -> list[showing.Line]:
         """Return the entries of one kind that a call made."""

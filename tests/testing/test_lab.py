@@ -182,7 +182,13 @@ def test_a_journal_can_be_printed() -> None:
         assert any(line.split()[1:3] == ["intent", "pay#1"] for line in lines)
         assert lines[-1].split() == ["8", "outcome", "true"]
         (effect,) = await lab.effects(run)
-        assert (effect.name, effect.state, effect.intents, list(effect.arguments), effect.result) == ("pay", "done", 1, [5], 5)
+        assert (effect.name, effect.state, effect.intents, list(effect.arguments), effect.result) == (
+            "pay",
+            "done",
+            1,
+            [5],
+            5,
+        )
 
     within(check)
 

@@ -166,7 +166,9 @@ def test_a_decision_at_the_moment_of_withdrawal_wins(store: Store, moment: Momen
 @app.flow
 async def both(ctx: Context) -> Any:
     """Ask two questions of equal title at once."""
-    answers = await asyncio.gather(ctx.approval("Ok?", show=1), ctx.approval("Ok?", show=2), ctx.approval("Ok?", show=2))
+    answers = await asyncio.gather(
+        ctx.approval("Ok?", show=1), ctx.approval("Ok?", show=2), ctx.approval("Ok?", show=2)
+    )
     return [answer.by for answer in answers]
 
 

@@ -14,7 +14,6 @@ from tests.worker.labs import on
 from torpor import App, Context, EffectContext, NotDone, RetryPolicy, RunFailed, StepFailed, UsageError
 
 if TYPE_CHECKING:
-
     from tests.stores import Moment
     from torpor.store.protocol import Store, Tx
     from torpor.testing import Lab, Run
@@ -295,7 +294,11 @@ def test_a_write_is_tried_again_whole(store: Store, moment: Moment) -> None:
 async def mixed(ctx: Context) -> Any:
     """Effects inside the commit beside everything else."""
     got = await asyncio.gather(
-        ctx.effect(write, INSERT), ctx.step(soon, 0), ctx.effect(write, INSERT), ctx.effect(told, 1), ctx.effect(write, INSERT)
+        ctx.effect(write, INSERT),
+        ctx.step(soon, 0),
+        ctx.effect(write, INSERT),
+        ctx.effect(told, 1),
+        ctx.effect(write, INSERT),
     )
     return got[0], got[2], got[4]
 
@@ -341,5 +344,3 @@ def test_an_effect_is_not_a_step(store: Store, moment: Moment) -> None:
             await lab.result(await lab.start(wrong_kind))
 
     on(store, moment, app, check)
-
-

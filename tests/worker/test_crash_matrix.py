@@ -130,12 +130,12 @@ async def careful(lab: Lab, run: Run) -> None:
         await lab.settle()
 
 
-def acted_unrecorded(crash: Crash, name: str) -> bool:
+def acted_unrecorded(crash: Crash[Lab], name: str) -> bool:
     """Whether the kill fell between act and record."""
     return crash.place is Place.ACTED or (crash.place is Place.BEFORE and crash.what.startswith(f"outcome {name}"))
 
 
-def begun_unacted(crash: Crash, name: str) -> bool:
+def begun_unacted(crash: Crash[Lab], name: str) -> bool:
     """Whether the kill fell between the durable intent and the act."""
     return crash.place is Place.AFTER and crash.what == f"intent {name}#1"
 

@@ -186,7 +186,10 @@ def test_a_lost_hint_is_made_up_for_by_the_poll(store: Store, moment: Moment) ->
 
 async def two_labs(store: Store, moment: Moment) -> AsyncIterator[tuple[Lab, Lab]]:
     """Give two labs on one store, each with a worker of its own; the first one's takes one run at a time."""
-    async with Lab(app, store=store, clock=moment, concurrency=1) as first, Lab(app, store=store, clock=moment) as second:
+    async with (
+        Lab(app, store=store, clock=moment, concurrency=1) as first,
+        Lab(app, store=store, clock=moment) as second,
+    ):
         yield first, second
 
 

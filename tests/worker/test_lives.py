@@ -135,7 +135,7 @@ async def careless(ctx: Context) -> str:
 
 def test_a_secret_is_in_no_byte_of_the_store(tmp_path: Path) -> None:
     """Arguments, results, errors: torpor strikes out what it resolved itself (G15)."""
-    canary = "hunter2-ümlaut-\"quoted\"-canary"
+    canary = 'hunter2-ümlaut-"quoted"-canary'
 
     async def main() -> None:
         async with Lab(app, secrets={"token": canary}, store=store, clock=clock) as lab:

@@ -78,7 +78,7 @@ def test_a_person_settles_an_unknown_effect(
 
 @pytest.mark.slow
 def test_an_answer_is_used_once_wherever_the_worker_dies(store: Store, moment: Moment) -> None:
-    """"Again" means once more, not as often as workers die afterwards."""
+    """ "Again" means once more, not as often as workers die afterwards."""
 
     async def drive(lab: Lab, run: Run) -> None:
         await lab.settle()
@@ -87,7 +87,9 @@ def test_an_answer_is_used_once_wherever_the_worker_dies(store: Store, moment: M
             await lab.settle()
 
     async def check(lab: Lab) -> None:
-        async for crash in lab.every_crash(charges, drive=drive, before=lambda: (COUNTER.clear(), RAISES.append(OSError()))):
+        async for crash in lab.every_crash(
+            charges, drive=drive, before=lambda: (COUNTER.clear(), RAISES.append(OSError()))
+        ):
             assert await crash.result() == 7, crash
             again = sum(effect.intents for effect in await crash.effects())
             assert COUNTER.count <= again, crash

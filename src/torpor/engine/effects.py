@@ -42,7 +42,9 @@ def commit_with(
         return proposal, Reply(tx.now(), lease.flags if lease is not None else Flag.NONE, State.RUNNING, reason)
     with tx.lend() as connection:
         body = function(connection)
-    whole = replace(proposal, entries=[*proposal.entries, Entry(Kind.OUTCOME, key, body)])  # anew: this may be run again
+    whole = replace(
+        proposal, entries=[*proposal.entries, Entry(Kind.OUTCOME, key, body)]
+    )  # anew: this may be run again
     return whole, commit(tx, [whole], lease_micros=lease_micros)[0]
 
 

@@ -41,13 +41,6 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVarTuple, Unpack
 
 from torpor.errors import UsageError
 from torpor.sdk.loop_closing import Closer, half_read
-from torpor.sdk.loop_refusals import (
-    NoOutsideWorld,
-    check_asker,
-    from_as_completed,
-    refuse_as_completed,
-    refuse_inside_task,
-)
 from torpor.sdk.loop_parts import (
     MICROSECONDS,
     PUT_IT_IN_A_STEP,
@@ -61,6 +54,13 @@ from torpor.sdk.loop_parts import (
     new_task,
     place,
     told,
+)
+from torpor.sdk.loop_refusals import (
+    NoOutsideWorld,
+    check_asker,
+    from_as_completed,
+    refuse_as_completed,
+    refuse_inside_task,
 )
 
 if TYPE_CHECKING:

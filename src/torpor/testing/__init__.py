@@ -18,8 +18,9 @@ from __future__ import annotations
 
 from torpor.testing.clock import Clock
 from torpor.testing.crashes import Crash
-from torpor.testing.lab import Lab, Run
+from torpor.testing.lab import Lab
 from torpor.testing.mortal import Place
+from torpor.testing.run import Run
 from torpor.testing.showing import Effect, Line, Wait
 
 __all__ = ["Clock", "Crash", "Effect", "Lab", "Line", "Place", "Run", "Wait"]

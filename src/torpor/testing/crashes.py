@@ -3,22 +3,64 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from torpor.testing.mortal import KILLS, Place
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
+    from datetime import datetime, timedelta
 
-    from torpor.testing.lab import Lab, Run
-    from torpor.testing.showing import Effect, Line
+    from torpor.testing.mortal import Plan
+    from torpor.testing.run import Run
+    from torpor.testing.showing import Effect, Line, Wait
+
+
+class Laboratory(Protocol):
+    """What a crash needs of a lab."""
+
+    plan: Plan
+
+    @property
+    def now(self) -> datetime:
+        """The store's time."""
+
+    async def start(self, flow: Callable[..., Any] | str, state: Any = None) -> Run:
+        """Start a run."""
+
+    async def settle(self) -> None:
+        """Work until nothing is ready or running."""
+
+    def advance(self, duration: float | timedelta) -> None:
+        """Move the clock."""
+
+    def crash(self, place: Place, point: int = 1) -> None:
+        """Kill the worker at a point."""
+
+    async def state(self, run: Run) -> str:
+        """Return a run's state."""
+
+    async def result(self, run: Run) -> Any:
+        """Return a run's result."""
+
+    async def waits(self, run: Run) -> list[Wait]:
+        """Return a run's open waits."""
+
+    async def journal(self, run: Run) -> list[Line]:
+        """Return a run's journal."""
+
+    async def effects(self, run: Run) -> list[Effect]:
+        """Return a run's effects."""
+
+
+L = TypeVar("L", bound=Laboratory)
 
 
 @dataclass(frozen=True, slots=True)
-class Crash:
+class Crash(Generic[L]):
     """A run that ended although its worker was killed once. `what` says what the worker was doing."""
 
-    lab: Lab
+    lab: L
     run: Run
     place: Place
     point: int
@@ -28,7 +70,7 @@ class Crash:
         """Say where it was, for a failing assertion."""
         return f"killed {self.place} ({self.what or 'undisturbed'}, point {self.point})"
 
-    async def result(self) -> Any:  # noqa: ANN401 - the flow's
+    async def result(self) -> Any:
         """Return the run's result. Raises as `Lab.result`."""
         return await self.lab.result(self.run)
 
@@ -45,15 +87,15 @@ class Crash:
         return await self.lab.effects(self.run)
 
 
-async def every_crash(  # noqa: PLR0913 - what `Lab.every_crash` is given
-    lab: Lab,
+async def every_crash(
+    lab: L,
     flow: Callable[..., Any] | str,
-    state: Any,  # noqa: ANN401 - any state
+    state: Any,
     *,
-    drive: Callable[[Lab, Run], Awaitable[object]] | None,
+    drive: Callable[[L, Run], Awaitable[object]] | None,
     before: Callable[[], object] | None,
     places: tuple[Place, ...] | None,
-) -> AsyncIterator[Crash]:
+) -> AsyncIterator[Crash[L]]:
     """Do what `Lab.every_crash` says. A place has one point more than the last run had: that one is undisturbed."""
     crash = await _one(lab, flow, state, Place.UNDISTURBED, 0, drive, before)
     yield crash
@@ -64,15 +106,15 @@ async def every_crash(  # noqa: PLR0913 - what `Lab.every_crash` is given
             point += 1
 
 
-async def _one(  # noqa: PLR0913 - as above
-    lab: Lab,
+async def _one(
+    lab: L,
     flow: Callable[..., Any] | str,
-    state: Any,  # noqa: ANN401 - any state
+    state: Any,
     place: Place,
     point: int,
-    drive: Callable[[Lab, Run], Awaitable[object]] | None,
+    drive: Callable[[L, Run], Awaitable[object]] | None,
     before: Callable[[], object] | None,
-) -> Crash:
+) -> Crash[L]:
     if before is not None:
         before()
     run = await lab.start(flow, state)
@@ -85,7 +127,7 @@ async def _one(  # noqa: PLR0913 - as above
     return Crash(lab, run, place, point, plan.what)
 
 
-async def _patiently(lab: Lab, run: Run) -> None:
+async def _patiently(lab: Laboratory, run: Run) -> None:
     """Settle, and let time pass while the run waits for nothing else."""
     await lab.settle()
     while open_waits := await lab.waits(run):

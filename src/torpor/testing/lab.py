@@ -13,7 +13,6 @@ Nothing waits for real time: `settle` returns when the run can go no further, ti
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from torpor.clock import SECOND, as_datetime
@@ -25,11 +24,12 @@ from torpor.engine import leases, runs, waits
 from torpor.errors import NeedsPerson, NotFound, RunCancelled, RunFailed, UsageError
 from torpor.store import values
 from torpor.store.opening import open_store
-from torpor.store.rows import Kept, NewSignal
+from torpor.store.rows import Kept, NewSignal, RunFilter, RunRow
 from torpor.testing import showing
 from torpor.testing.clock import Clock, seconds_in
 from torpor.testing.crashes import every_crash
 from torpor.testing.mortal import Place, Plan, mortal_tasks
+from torpor.testing.run import Run
 from torpor.testing.worker import LabWorker
 
 if TYPE_CHECKING:
@@ -46,22 +46,10 @@ PATIENCE_SECONDS = 20.0
 _ANSWERABLE = frozenset({WaitKind.APPROVAL, WaitKind.ATTENTION})
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
-    """A run in a lab."""
-
-    number: int
-    name: str
-
-    def __str__(self) -> str:
-        """Return its public id."""
-        return self.name
-
-
 class Lab:
     """One app on one store. See the top of this file."""
 
-    def __init__(  # noqa: PLR0913 - what a lab can be told
+    def __init__(
         self,
         app: App,
         *,
@@ -69,7 +57,7 @@ class Lab:
         clock: MovedClock | None = None,
         secrets: Mapping[str, str] | None = None,
         patience_seconds: float = PATIENCE_SECONDS,
-        **options: Any,  # noqa: ANN401 - Worker's keywords
+        **options: Any,
     ) -> None:
         """`store` needs the `clock` it goes by. `patience_seconds` of real time is how long one step may take at most.
 
@@ -77,7 +65,9 @@ class Lab:
         Raises UsageError for a store without its clock.
         """
         if store is not None and clock is None:
-            raise UsageError("a lab with a store of its own needs that store's clock", hint="Lab(app, store=..., clock=...)")
+            raise UsageError(
+                "a lab with a store of its own needs that store's clock", hint="Lab(app, store=..., clock=...)"
+            )
         self.app = app
         self.clock: MovedClock = clock or Clock()
         self.plan = Plan(Place.UNDISTURBED, 0)
@@ -127,7 +117,7 @@ class Lab:
 
     # what happens to runs
 
-    async def start(self, flow: Callable[..., Any] | str, state: Any = None, *, key: str | None = None) -> Run:  # noqa: ANN401 - any state
+    async def start(self, flow: Callable[..., Any] | str, state: Any = None, *, key: str | None = None) -> Run:
         """Start a run. The same `key` finds the same run. Raises UsageError, UnstorableValue."""
         name = flow if isinstance(flow, str) else _name_of(self.app, flow)
         wanted = runs.Start(name, values.encode(state, path="state"), key)
@@ -172,7 +162,7 @@ class Lab:
         self.clock.advance((end - self.clock.now()) / SECOND)
         await self.settle()
 
-    async def signal(self, run: Run, name: str, value: Any = None, *, key: str | None = None) -> bool:  # noqa: ANN401 - any storable value
+    async def signal(self, run: Run, name: str, value: Any = None, *, key: str | None = None) -> bool:
         """Send a signal. False: its key was known, or the run has ended."""
         body = values.encode(value, path=f"the value of signal {name}")
         kept = await self.store.transact(waits.signal, [NewSignal(run.number, name, body, key)])
@@ -180,7 +170,9 @@ class Lab:
             raise NotFound(f"there is no run {run}")
         return kept[0] is Kept.NEW
 
-    async def approve(self, what: Run | showing.Wait | str | None = None, *, by: str = "tester", note: str = "") -> None:
+    async def approve(
+        self, what: Run | showing.Wait | str | None = None, *, by: str = "tester", note: str = ""
+    ) -> None:
         """Approve the open approval of that title, wait or run; without `what` the only one there is.
 
         Raises NotFound, and Conflict if somebody was first or it expired.
@@ -191,9 +183,7 @@ class Lab:
         """Deny it. As `approve`."""
         await self._decide(what, WaitKind.APPROVAL, {"approved": False, "by": by, "note": note})
 
-    async def answer(
-        self, what: Run | showing.Wait | str | None = None, *, by: str = "tester", **answer: Any  # noqa: ANN401 - any result
-    ) -> None:
+    async def answer(self, what: Run | showing.Wait | str | None = None, *, by: str = "tester", **answer: Any) -> None:
         """Answer a trouble: `happened=RESULT`, `again=True`, or `fail="why"`. As `approve`."""
         if len(answer) != 1 or not set(answer) <= {"happened", "again", "fail"}:
             raise UsageError(f"one of happened=, again=True, fail= is an answer, not {answer}")
@@ -209,7 +199,7 @@ class Lab:
         """Return `ready`, `running`, `waiting`, `completed`, `failed` or `cancelled`."""
         return (await self._row(run)).word
 
-    async def result(self, run: Run) -> Any:  # noqa: ANN401 - the flow's
+    async def result(self, run: Run) -> Any:
         """Settle, moving the clock on while the run waits for nothing but time, and return its result.
 
         Raises RunFailed, RunCancelled, and NeedsPerson if it waits for a person or a signal.
@@ -272,12 +262,12 @@ class Lab:
     def every_crash(
         self,
         flow: Callable[..., Any] | str,
-        state: Any = None,  # noqa: ANN401 - any state
+        state: Any = None,
         *,
         drive: Callable[[Lab, Run], Awaitable[object]] | None = None,
         before: Callable[[], object] | None = None,
         places: tuple[Place, ...] | None = None,
-    ) -> AsyncIterator[Crash]:
+    ) -> AsyncIterator[Crash[Lab]]:
         """Run a flow to its end once undisturbed, then once for every point at which its worker can be killed.
 
         Yields what happened each time, the undisturbed run first. `drive(lab, run)` does what people and the world do
@@ -319,7 +309,9 @@ class Lab:
 
     async def _decide(self, what: Run | showing.Wait | str | None, kind: WaitKind, answer: dict[str, Any]) -> None:
         run, seq = await self._place(what, kind)
-        await self.store.transact(waits.answer, run, seq, values.encode(answer, path="the answer"), kinds=frozenset({kind}))
+        await self.store.transact(
+            waits.answer, run, seq, values.encode(answer, path="the answer"), kinds=frozenset({kind})
+        )
 
     async def _place(self, what: Run | showing.Wait | str | None, kind: WaitKind) -> tuple[int, int]:
         if isinstance(what, showing.Wait):
@@ -338,7 +330,7 @@ class Lab:
         return fitting[0].run_id, fitting[0].seq
 
     async def _row(self, run: Run) -> State:
-        rows = await self.store.transact(lambda tx: tx.get_runs([run.number]))
+        rows: dict[int, RunRow] = await self.store.transact(lambda tx: tx.get_runs([run.number]))
         if run.number not in rows:
             raise NotFound(f"there is no run {run}")
         return rows[run.number].state
@@ -348,7 +340,9 @@ def _name_of(app: App, function: Callable[..., Any]) -> str:
     for flow in app.flows.values():
         if flow.function is function:
             return flow.name
-    raise UsageError(f"{getattr(function, '__name__', function)!r} is not a flow of this app", hint="@app.flow above it")
+    raise UsageError(
+        f"{getattr(function, '__name__', function)!r} is not a flow of this app", hint="@app.flow above it"
+    )
 
 
 def sweep(tx: Tx, dead: Mapping[int, Proof]) -> bool:
@@ -362,8 +356,6 @@ def sweep(tx: Tx, dead: Mapping[int, Proof]) -> bool:
 
 
 def _going(tx: Tx) -> list[tuple[str, State]]:
-    from torpor.store.rows import RunFilter
-
     programs = {row.id: row.name for row in tx.programs()}
     found = tx.list_runs(RunFilter(states=[State.READY, State.RUNNING]))
     return [(run_name(programs[row.program], row.id), row.state) for row in found]

@@ -20,9 +20,9 @@ from contextvars import ContextVar, copy_context
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from torpor.core.replay import shown
 from torpor.engine import commit as commits
 from torpor.engine import effects, leases
-from torpor.core.replay import shown
 from torpor.errors import StoreUnavailable
 from torpor.store.protocol import Lane
 
@@ -117,7 +117,7 @@ class _Mortal(Coroutine[Any, Any, T]):
         self._body = body
         self._life = life
 
-    def send(self, value: Any) -> Any:  # noqa: ANN401 - whatever was awaited
+    def send(self, value: Any) -> Any:
         return self._stand_still() if self._life.over else self._body.send(value)
 
     def throw(self, *error: Any) -> Any:
@@ -130,10 +130,10 @@ class _Mortal(Coroutine[Any, Any, T]):
     def __await__(self) -> Generator[Any, Any, T]:
         return self._body.__await__()
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - looks like the coroutine to those who print tasks
+    def __getattr__(self, name: str) -> Any:
         return getattr(self._body, name)
 
-    def _stand_still(self) -> Any:  # noqa: ANN401 - a future in the form asyncio's tasks take it
+    def _stand_still(self) -> Any:
         if self._life.buried:
             if inspect.iscoroutine(self._body) and inspect.getcoroutinestate(self._body) == inspect.CORO_CREATED:
                 self._body.close()
@@ -145,7 +145,7 @@ class _Mortal(Coroutine[Any, Any, T]):
         return never
 
 
-def mortal_tasks(loop: asyncio.AbstractEventLoop, body: Any, **more: Any) -> asyncio.Task[Any]:  # noqa: ANN401 - as asyncio
+def mortal_tasks(loop: asyncio.AbstractEventLoop, body: Any, **more: Any) -> asyncio.Task[Any]:
     """Make a task; a task factory for the loop of a lab."""
     context = more.get("context")
     life = OWNER.get() if context is None else context.get(OWNER)
@@ -170,7 +170,8 @@ class MortalStore:
         self._life = life
         self.plan = plan
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - the store's own
+    def __getattr__(self, name: str) -> Any:
+        """Return what is the store's own."""
         return getattr(self._store, name)
 
     async def transact(self, op: Callable[..., T], /, *args: Any, lane: Lane = Lane.WORK, **more: Any) -> T:
@@ -221,8 +222,10 @@ class MortalStore:
         going.add_done_callback(self._life.transactions.discard)
         return await asyncio.shield(going)
 
-    async def _die_inside(self, op: Callable[..., Any], args: tuple[Any, ...], lane: Lane, more: dict[str, Any]) -> None:
-        def halfway(tx: Any, *args: Any, **more: Any) -> None:  # noqa: ANN401 - as op
+    async def _die_inside(
+        self, op: Callable[..., Any], args: tuple[Any, ...], lane: Lane, more: dict[str, Any]
+    ) -> None:
+        def halfway(tx: Any, *args: Any, **more: Any) -> None:
             op(tx, *args, **more)
             raise _Killed
 
@@ -235,7 +238,7 @@ class MortalStore:
         self._life.now()
         await self._never()
 
-    async def _never(self) -> Any:  # noqa: ANN401 - it does not return
+    async def _never(self) -> Any:
         await asyncio.get_running_loop().create_future()
 
     def transact_now(self, op: Callable[..., T], /, *args: Any, lane: Lane = Lane.WORK, **more: Any) -> T:

@@ -90,7 +90,7 @@ def lines(tx: Tx, run: int) -> list[Line]:
     return found
 
 
-def wait_list(tx: Tx, run: int, *, as_datetime: Any) -> list[Wait]:  # noqa: ANN401 - clock.as_datetime
+def wait_list(tx: Tx, run: int, *, as_datetime: Any) -> list[Wait]:
     """Return a run's waits that are not over, oldest first."""
     rows = tx.waits([run])
     entries = tx.entries([(run, row.seq) for row in rows])

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class LabWorker(Worker):
     """`begin` it, and either `finish` it, or end its `life`."""
 
-    def __init__(  # noqa: PLR0913 - what a lab knows
+    def __init__(
         self, store: Store, app: App, clock: MovedClock, plan: Plan, stirred: Callable[[], None], **options: Any
     ) -> None:
         """Take nothing yet. `stirred` is called whenever something may have changed."""
@@ -33,7 +33,7 @@ class LabWorker(Worker):
         self._moved = clock
         self._stirred = stirred
         self._running: asyncio.Task[None] | None = None
-        self.on_event = lambda event, executor, state: stirred()
+        self.on_event = lambda *_news: stirred()
 
     def now(self) -> int:
         """Return the lab's moment."""
@@ -100,7 +100,7 @@ class _LabCalls(Calls):
     ) -> asyncio.Future[Any]:
         worker = self._worker
 
-        def acted(result: Any, error: BaseException | None) -> None:  # noqa: ANN401 - whatever the author returns
+        def acted(result: Any, error: BaseException | None) -> None:
             if worker.dead:
                 return
             if error is None and worker.mortal.plan.now(Place.ACTED, definition.name):
@@ -109,5 +109,3 @@ class _LabCalls(Calls):
             done(result, error)
 
         return super().start(definition, values, context, acted)
-
-

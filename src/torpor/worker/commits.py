@@ -65,7 +65,9 @@ class Commits:
     def end_with(self, last: Last, *, parking: bool = False) -> None:
         """Commit what is gathered and end the turn or the stretch with it. `parking`: only because nothing else is left."""
         self.last, self._parking = last, parking
-        self._seen = self._executor.seen  # as far as was looked when this was decided: what came since must wake it (G7)
+        self._seen = (
+            self._executor.seen
+        )  # as far as was looked when this was decided: what came since must wake it (G7)
         self.submit()
 
     # sending

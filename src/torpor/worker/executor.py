@@ -123,10 +123,13 @@ class Executor:
             while self._arrived and not turn.reading and not self.ended:
                 turn.hand_over(self._arrived.popleft())
                 turn.advance()
+        except StoreError as error:
+            self.unreadable(error)
         except TorporError as error:  # an endless loop in the body, for one
-            return self.unreadable(error) if isinstance(error, StoreError) else self._fail(error)
-        self.progress.start_pending()
-        self._next()
+            self._fail(error)
+        else:
+            self.progress.start_pending()
+            self._next()
 
     def call_ended(self) -> None:
         """See what is next after a call ended; the body has nothing new before its outcome is durable."""
