@@ -15,11 +15,11 @@ from torpor.core.run import State
 from torpor.core.wait import WaitKind
 from torpor.sdk.flow import rows_of
 from torpor.sdk.rows import seal
+from torpor.store.rows import WaitRow
 from torpor.worker.draft import TITLE_LETTERS
 
 if TYPE_CHECKING:
     from torpor.core.wait import Open
-    from torpor.store.rows import WaitRow
     from torpor.worker.roles import Executor
 
 Last = Callable[[Proposal], None]
@@ -112,6 +112,15 @@ def _write_waits(executor: Executor, proposal: Proposal, waits: list[Open], titl
     ]
     proposal.waits = [*proposal.waits, *written]
     proposal.over = [*proposal.over, *(slot for slot in executor.rows if slot not in kept and slot not in free)]
+
+
+def note_waits(executor: Executor, proposal: Proposal, head: int) -> None:
+    """Know the waits that a commit at `head` has written and ended."""
+    for slot in (*proposal.over, *(slot for slot, _ in proposal.closes)):
+        executor.rows.pop(slot, None)
+    for w in proposal.waits:
+        seq = head + w.seq if w.fresh else w.seq
+        executor.rows[w.slot] = WaitRow(executor.run.id, w.slot, seq, w.kind, w.due_at, None, w.title, None)
 
 
 def trouble(executor: Executor, kind: str, title: str, more: dict[str, Any], asked: WaitRow | None) -> Last:

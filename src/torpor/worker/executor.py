@@ -28,7 +28,6 @@ from torpor.core.run import POISON_TAKEOVERS, Flag, State
 from torpor.core.wait import Trouble, WaitKind
 from torpor.errors import Diverged, LeaseLost, StoreError, StoreUnavailable, TorporError
 from torpor.sdk.flow import next_state, upcast
-from torpor.store.rows import WaitRow
 from torpor.worker import beginning, endings
 from torpor.worker.bodies import Bodies
 from torpor.worker.calls import described
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
     from torpor.core.commit import Proposal
     from torpor.engine.commit import Reply
     from torpor.sdk.app import Flow
-    from torpor.store.rows import Claimed
+    from torpor.store.rows import Claimed, WaitRow
     from torpor.worker.roles import Worker
 
 LINGER_SECONDS = 0.05
@@ -198,20 +197,13 @@ class Executor:
         self.head += len(proposal.entries)
         self.worker.saw_time(reply.at)
         if proposal.waits or proposal.over or proposal.closes:
-            self._store_waits(proposal, first)
+            endings.note_waits(self, proposal, first)
         if proposal.after is not State.RUNNING:
             self._left(proposal, reply)
         elif proposal.state_body is not None:
             self._next_turn(proposal, reply)
         else:
             self._hand_over(proposal, first, reply.at)
-
-    def _store_waits(self, proposal: Proposal, first: int) -> None:
-        for slot in (*proposal.over, *(slot for slot, _ in proposal.closes)):
-            self.rows.pop(slot, None)
-        for w in proposal.waits:
-            seq = first + w.seq if w.fresh else w.seq
-            self.rows[w.slot] = WaitRow(self.run.id, w.slot, seq, w.kind, w.due_at, None, w.title, None)
 
     def _hand_over(self, proposal: Proposal, first: int, at: int) -> None:
         """Give the body each new result in journal order, letting it run until idle in between."""
@@ -279,13 +271,10 @@ class Executor:
             old.close()
         if self.cancelling:
             self._end_cancelled()
-        elif self.draining or self._slice_over():
+        elif self.draining or (self.worker.others_wait and self.worker.loop.time() - self._born > SLICE_SECONDS):
             self.commits.end_with(endings.give_back(self, "drained" if self.draining else "yielded: others wait"))
         else:
             self._begin_turn(proposal.turn, reply.at, proposal.state_body or b"", [])
-
-    def _slice_over(self) -> bool:
-        return self.worker.others_wait and self.worker.loop.time() - self._born > SLICE_SECONDS
 
     def _fail(self, error: BaseException) -> None:
         recorded = self.bodies.encode(described(error) | {"where": self.worker.place_of(error)}, "the error")
@@ -347,8 +336,9 @@ class Executor:
 
     def _diverged(self, diverged: Diverged) -> None:
         self.progress.cancel_steps()
-        sides = {"recorded": diverged.recorded, "asked": diverged.asked, "hint": diverged.hint}
-        self._trouble(Trouble.DIVERGED, diverged.message, sides)
+        self._trouble(
+            Trouble.DIVERGED, diverged.message, {key: getattr(diverged, key) for key in ("recorded", "asked", "hint")}
+        )
 
     # cancel, loss
 
