@@ -132,10 +132,7 @@ class Executor:
 
     def call_ended(self) -> None:
         """See what is next after a call ended; the body has nothing new before its outcome is durable."""
-        if self.turn is not None:
-            self._next()
-
-    # what now?
+        self._next()
 
     def _next(self) -> None:
         turn = self.turn
@@ -336,9 +333,8 @@ class Executor:
 
     def _diverged(self, diverged: Diverged) -> None:
         self.progress.cancel_steps()
-        self._trouble(
-            Trouble.DIVERGED, diverged.message, {key: getattr(diverged, key) for key in ("recorded", "asked", "hint")}
-        )
+        sides = {"recorded": diverged.recorded, "asked": diverged.asked, "hint": diverged.hint}
+        self._trouble(Trouble.DIVERGED, diverged.message, sides)
 
     # cancel, loss
 
