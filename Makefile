@@ -40,7 +40,8 @@ format: $(READY) ## let ruff format the code and mend what it can
 	@$(BIN)/ruff check --fix .
 
 test: check apt ## check, then every test; pytest has the last word
-	@$(BIN)/pytest $(ARGS)
+	@$(BIN)/pytest -m alone
+	@$(BIN)/pytest -n 2 -m "not alone" $(ARGS)
 
 bench: $(READY) ## every workload, on both stores, beside a floor; beside peers too if TORPOR_BENCH_PEERS names some
 	@$(BIN)/python bench/run.py $(ARGS)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from torpor.core.lease import Lease
 
 pytestmark = pytest.mark.slow
-LEASE_SECONDS = 1.0
+LEASE_SECONDS = 1.5
 
 
 def taken_over(world: World, run: int, frozen: Member) -> tuple[Member, Lease]:
@@ -110,3 +110,21 @@ def test_a_worker_thawed_at_the_gate_does_not_act(world: World) -> None:
         *("intent", "outcome"),
     ]
     assert second.process.poll() is None
+
+
+def test_a_late_attempt_settles_its_own_unknown(world: World) -> None:
+    """Frozen while its effect acts: it lost the run, and yet it alone knows what became of it, and says so (G18)."""
+    outside = world.outside
+    outside.hold("act")
+    frozen = world.worker("acting", name="w0", lease_seconds=LEASE_SECONDS)
+    run = world.start("acts", "once")
+    acting = outside.next("act")
+    frozen.freeze()
+    world.worker("acting", name="w0", lease_seconds=LEASE_SECONDS)
+    world.unknown(run)
+    frozen.thaw()
+    world.until(lambda: "lease lost" in frozen.log, "the first one notices")
+    acting.answer("charged, late")
+    assert world.result(run) == "charged, late"
+    assert len(outside.all("act")) == 1
+    assert [line.kind for line in world.journal(run) if line.key == "charge#1"] == ["intent", "wait", "outcome"]

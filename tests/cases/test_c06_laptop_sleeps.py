@@ -147,7 +147,7 @@ def test_a_timer_of_a_frozen_process_fires_once(world: World) -> None:
 def test_a_dead_read_ends_by_its_timeout(world: World, step: str) -> None:
     """Frozen inside it, and nobody will ever answer: it ends, is tried again or fails as declared, and the worker can end."""
     world.outside.hold("read")
-    worker = world.worker("acting", lease_seconds=1.0)
+    worker = world.worker("acting", lease_seconds=3.0)
     run = world.start("reads_on", step)
     world.outside.next("read")
     worker.freeze()

@@ -1,10 +1,10 @@
 """C15: zero bytes in text.
 
 U+0000 stands in a step's result (a value and a nested key), a signal's payload, a run's input, an effect's arguments, an
-error's message, an approval's title and content, a person's note and a log line. Right: nothing fails or hangs for it, everything
-reads back as the same text on both stores, and `torpor show --json` prints it escaped. The one stated replacement: the short
-title of a wait, words for people, has U+FFFD in its place; the content a person decides about has not. The six characters
-backslash-u-0-0-0-0 stay as they are.
+error's message, an approval's title and content, a person's note and a log line. Right: nothing fails or hangs for it,
+everything reads back as the same text on both stores, and `torpor show --json` prints it escaped. The one stated
+replacement: the short title of a wait, words for people, has U+FFFD in its place; the content a person decides about has
+not. The six characters backslash-u-0-0-0-0 stay as they are.
 """
 
 from __future__ import annotations

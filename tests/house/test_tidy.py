@@ -130,9 +130,7 @@ def test_functions_are_short() -> None:
 
 def test_a_banned_word_is_found() -> None:
     """The search for words sees every way of giving a name, and leaves what asyncio owns alone."""
-    text = (
-        "class JobTable: ...\ndef f(session, *, data): handle = x.utils = [common for common in data]\nimport a as helper\n"
-    )
+    text = "class JobTable: ...\ndef f(session, *, data): handle = x.utils = [common for common in data]\nimport a as helper\n"
     found = [line.split()[1].rstrip(":") for line in banned_names(Module("x.py", text, ast.parse(text)))]
     assert sorted(found) == ["JobTable", "common", "data", "handle", "helper", "session", "utils"]
     asyncio_text = "import asyncio\nbase_seconds = 1\ntask = asyncio.create_task(f())\n"

@@ -42,7 +42,7 @@ async def tidy() -> str:
 @app.effect(safety="keyed")
 async def pay(ctx: EffectContext, amount: int) -> int:
     """Pay."""
-    TRACES.append(f"paid {amount}")
+    TRACES.append(f"paid {amount} {ctx.attempt}")
     return amount
 
 
@@ -135,7 +135,7 @@ def test_result_needs_what_only_a_person_can_do() -> None:
 
     async def check(lab: Lab) -> None:
         run = await lab.start(asks, "Ok?")
-        with pytest.raises(NeedsPerson, match="Ok?"):
+        with pytest.raises(NeedsPerson, match=r"Ok\?"):
             await lab.result(run)
         await lab.approve()
         assert await lab.result(run) is True

@@ -62,7 +62,7 @@ async def main(url: str, place: Place, point: int) -> None:
     store = open_store(url)
     plan = Plan(place, point)
     worker = LabWorker(store, app, Clock(), plan, lambda: os.kill(os.getpid(), signal.SIGKILL) if plan.what else None)
-    worker.on_event = lambda event, executor, state: None
+    worker.on_event = lambda *_: None
     await worker.begin()
     os.write(1, b"ready\n")
     await asyncio.Event().wait()

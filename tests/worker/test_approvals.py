@@ -148,7 +148,7 @@ def test_a_withdrawn_approval_cannot_be_answered(store: Store, moment: Moment) -
 def test_a_decision_at_the_moment_of_withdrawal_wins(store: Store, moment: Moment) -> None:
     """A timer and a decision at once: the earlier one wins, in every replay."""
 
-    async def drive(lab: Lab, run: Run) -> None:
+    async def drive(lab: Lab, _run: Run) -> None:
         await lab.settle()
         lab.advance(60)
         await lab.approve("Now?")

@@ -16,9 +16,16 @@ from torpor import App, Context, EffectContext, NotDone, RetryPolicy, RunFailed,
 if TYPE_CHECKING:
     from tests.stores import Moment
     from torpor.store.protocol import Store, Tx
-    from torpor.testing import Lab, Run
+    from torpor.testing import Lab
 
 app = App()
+
+
+def sql(statement: str) -> str:
+    """Return a statement about the author's own table."""
+    return statement.replace("{table}", TABLE)
+
+
 SHORT = RetryPolicy(retries=3, first_seconds=0.02, factor=2)
 LONG = RetryPolicy(retries=3, first_seconds=3600, factor=2, most_seconds=100_000)
 TABLE = f"calls_{os.getpid()}"
@@ -60,7 +67,7 @@ def test_a_step_is_tried_again(store: Store, moment: Moment, *, slow: bool) -> N
         assert await lab.result(await lab.start(retries, (slow, 3))) == 4
         COUNTER.clear()
         text = await lab.result(await lab.start(retries, (slow, 9)))
-        assert f"failed after 4 attempts: ConnectionError: attempt 4" in text
+        assert "failed after 4 attempts: ConnectionError: attempt 4" in text
         assert COUNTER.count == 4
 
     on(store, moment, app, check)
@@ -207,14 +214,14 @@ def test_intents_of_parallel_calls_go_in_one_commit(store: Store, moment: Moment
 def write(connection: Any, statement: str) -> str:
     """Do what the test says with the lent connection."""
     for part in statement.split(";"):
-        connection.execute(part.format(table=TABLE))
+        connection.execute(sql(part))
     return "written"
 
 
 @app.effect(safety="transactional", retries=SHORT)
 def write_again(connection: Any) -> int:
     """Write, and fail the first time."""
-    connection.execute(f"INSERT INTO {TABLE} (n) VALUES (5)")
+    connection.execute(sql("INSERT INTO {table} (n) VALUES (5)"))
     if COUNTER.act("write") == 1:
         raise OSError("not yet")
     return COUNTER.count
@@ -223,7 +230,7 @@ def write_again(connection: Any) -> int:
 @app.effect(safety="transactional")
 def unstorable(connection: Any) -> Any:
     """Write, and return what cannot be stored."""
-    connection.execute(f"INSERT INTO {TABLE} (n) VALUES (6)")
+    connection.execute(sql("INSERT INTO {table} (n) VALUES (6)"))
     return threading.Lock()
 
 
@@ -249,9 +256,9 @@ def lent(store: Store, statement: str) -> int:
 @pytest.fixture
 def table(store: Store) -> Any:
     """Make a table of the author's own."""
-    lent(store, f"CREATE TABLE {TABLE} (n int)")
+    lent(store, sql("CREATE TABLE {table} (n int)"))
     yield TABLE
-    lent(store, f"DROP TABLE {TABLE}")
+    lent(store, sql("DROP TABLE {table}"))
 
 
 INSERT = "INSERT INTO {table} (n) VALUES (1)"
@@ -274,7 +281,7 @@ def test_a_refused_write_leaves_nothing(store: Store, moment: Moment, statement:
         run = await lab.start(writes, statement)
         with pytest.raises(RunFailed, match=said):
             await lab.result(run)
-        assert await asyncio.to_thread(lent, store, f"SELECT count(*) FROM {TABLE}") == 0
+        assert await asyncio.to_thread(lent, store, sql("SELECT count(*) FROM {table}")) == 0
 
     on(store, moment, app, check)
 
@@ -285,7 +292,7 @@ def test_a_write_is_tried_again_whole(store: Store, moment: Moment) -> None:
 
     async def check(lab: Lab) -> None:
         assert await lab.result(await lab.start(writes, "again")) == 2
-        assert await asyncio.to_thread(lent, store, f"SELECT count(*) FROM {TABLE}") == 1
+        assert await asyncio.to_thread(lent, store, sql("SELECT count(*) FROM {table}")) == 1
 
     on(store, moment, app, check)
 
@@ -311,11 +318,11 @@ def test_effects_inside_the_commit_mix_with_others(store: Store, moment: Moment)
     async def check(lab: Lab) -> None:
         def before() -> None:
             COUNTER.clear()
-            lent(store, f"DELETE FROM {TABLE}")
+            lent(store, sql("DELETE FROM {table}"))
 
         async for crash in lab.every_crash(mixed, before=before):
             assert await crash.result() == ("written",) * 3, crash
-            assert await asyncio.to_thread(lent, store, f"SELECT count(*) FROM {TABLE}") == 3, crash
+            assert await asyncio.to_thread(lent, store, sql("SELECT count(*) FROM {table}")) == 3, crash
 
     on(store, moment, app, check)
 
@@ -327,7 +334,7 @@ def test_what_cannot_be_kept_is_refused_where_it_is_declared() -> None:
     with pytest.raises(UsageError, match="verify=f"):
         app.effect(safety="verify")(lambda: None)
     with pytest.raises(UsageError, match="2 seconds"):
-        app.effect(safety="transactional", timeout=5)(lambda connection: None)
+        app.effect(safety="transactional", timeout=5)(lambda _connection: None)
 
 
 @app.flow

@@ -17,6 +17,7 @@ from tests.worker.counter import COUNTER
 from tests.worker.labs import on
 from torpor import App, Context, EffectContext, Rows
 from torpor.testing import Crash, Lab, Place, Run
+from torpor.testing.mortal import KILLS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,6 +29,11 @@ pytestmark = pytest.mark.slow
 app = App()
 BOOKINGS = f"bookings_{os.getpid()}"
 """A table of the author's own; on a server it is not in torpor's schema, so other test processes see it too."""
+
+
+def sql(statement: str) -> str:
+    """Return a statement about the author's own table."""
+    return statement.replace("{table}", BOOKINGS)
 
 
 @app.step
@@ -64,7 +70,7 @@ async def charge(amount: int) -> int:
 @app.effect(safety="transactional")
 def book(connection: Any) -> str:
     """Write into the author's own table, inside the commit."""
-    connection.execute(f"INSERT INTO {BOOKINGS} (n) VALUES (1)")
+    connection.execute(sql("INSERT INTO {table} (n) VALUES (1)"))
     return "booked"
 
 
@@ -145,7 +151,7 @@ def test_a_step_runs_again_only_if_its_record_is_missing(store: Store, moment: M
 
     async def check(lab: Lab) -> None:
         seen: Tally[int] = Tally()
-        async for crash in lab.every_crash(steps, before=COUNTER.clear):
+        async for crash in lab.every_crash(steps, before=COUNTER.clear, places=KILLS):
             assert await crash.result() == 1, crash
             assert COUNTER.count == (2 if acted_unrecorded(crash, "look") else 1), crash
             seen[COUNTER.count] += 1
@@ -160,7 +166,7 @@ def test_a_keyed_effect_has_one_key(store: Store, moment: Moment) -> None:
 
     async def check(lab: Lab) -> None:
         places: Tally[Place] = Tally()
-        async for crash in lab.every_crash(pays, before=COUNTER.clear):
+        async for crash in lab.every_crash(pays, before=COUNTER.clear, places=KILLS):
             assert await crash.result() == COUNTER.calls[0], crash
             assert COUNTER.keys == 1, crash
             assert COUNTER.count == (2 if acted_unrecorded(crash, "pay") else 1), crash
@@ -174,7 +180,7 @@ def test_a_verified_effect_happens_once(store: Store, moment: Moment) -> None:
     """`verify`: the far side is asked, and it is done exactly once without a person."""
 
     async def check(lab: Lab) -> None:
-        async for crash in lab.every_crash(sends, before=COUNTER.clear):
+        async for crash in lab.every_crash(sends, before=COUNTER.clear, places=KILLS):
             assert await crash.result() == "sent", crash
             assert COUNTER.count == 1, crash
 
@@ -193,7 +199,7 @@ def test_a_once_effect_is_never_started_twice(store: Store, moment: Moment) -> N
             asked = sum(effect.state == "unknown" for effect in await lab.effects(run))
             await careful(lab, run)
 
-        async for crash in lab.every_crash(charges, drive=drive, before=COUNTER.clear):
+        async for crash in lab.every_crash(charges, drive=drive, before=COUNTER.clear, places=KILLS):
             assert await crash.result() == 7, crash
             assert COUNTER.count == 1, crash
             assert asked == (acted_unrecorded(crash, "charge") or begun_unacted(crash, "charge")), crash
@@ -206,7 +212,7 @@ def test_a_loop_over_effects_repeats_none(store: Store, moment: Moment) -> None:
 
     async def check(lab: Lab) -> None:
         crashes = 0
-        async for crash in lab.every_crash(loop, Todo([1, 2, 3], Rows()), drive=careful, before=COUNTER.clear):
+        async for crash in lab.every_crash(loop, Todo([1, 2, 3], Rows()), drive=careful, before=COUNTER.clear, places=KILLS):
             assert await crash.result() == [3, 2, 1], crash
             assert COUNTER.count == 3, crash
             crashes += 1
@@ -228,20 +234,23 @@ def test_a_transactional_effect_happens_exactly_once(store: Store, moment: Momen
     def booked() -> int:
         def count(tx: Tx) -> int:
             with tx.lend() as connection:
-                return int(connection.execute(f"SELECT count(*) FROM {BOOKINGS}").fetchone()[0])
+                return int(connection.execute(sql("SELECT count(*) FROM {table}")).fetchone()[0])
 
         return store.transact_now(count)
 
+    def clear() -> None:
+        store.transact_now(run(sql("DELETE FROM {table}")))
+
     async def check(lab: Lab) -> None:
         places: Tally[Place] = Tally()
-        async for crash in lab.every_crash(books, before=lambda: store.transact_now(run(f"DELETE FROM {BOOKINGS}"))):
+        async for crash in lab.every_crash(books, before=clear, places=KILLS):
             assert await crash.result() == "booked", crash
             assert await asyncio.to_thread(booked) == 1, crash
             places[crash.place] += 1
         assert places == {Place.UNDISTURBED: 1, Place.BEFORE: 2, Place.INSIDE: 1, Place.AFTER: 3}
 
-    store.transact_now(run(f"CREATE TABLE {BOOKINGS} (n int)"))
+    store.transact_now(run(sql("CREATE TABLE {table} (n int)")))
     try:
         on(store, moment, app, check)
     finally:
-        store.transact_now(run(f"DROP TABLE {BOOKINGS}"))
+        store.transact_now(run(sql("DROP TABLE {table}")))

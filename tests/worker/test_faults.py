@@ -9,8 +9,8 @@ import pytest
 
 from tests.rouse.clocks_by_hand import ClocksByHand
 from tests.worker.counter import COUNTER
-from tests.worker.labs import FaultyStore, Hold, on, once, times
-from torpor import App, Context, rouse
+from tests.worker.labs import FaultyStore, Hold, no_fault, on, once, times
+from torpor import App, Context
 from torpor.core.commit import Proposal
 from torpor.core.journal import Entry, Kind
 from torpor.core.lease import Fence
@@ -20,11 +20,10 @@ from torpor.engine.effects import look
 from torpor.testing import Lab
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator
 
     from tests.stores import Moment
     from torpor.store.protocol import Store
-    from torpor.testing import Run
     from torpor.worker.executor import Executor
 
 app = App()
@@ -152,7 +151,7 @@ def test_one_bad_commit_fails_alone(store: Store, moment: Moment, *, away_first:
         assert [await lab.result(run) for run in good] == [7] * 5
         (wait,) = [wait for wait in await lab.waits(bad) if wait.for_person]
         assert wait.show["trouble"] == "poison"
-        faulty.fault = lambda op, args: None
+        faulty.fault = no_fault
         await lab.answer(wait, again=True)
         assert await lab.result(bad) == 7
 
@@ -177,7 +176,7 @@ def test_a_lost_hint_is_made_up_for_by_the_poll(store: Store, moment: Moment) ->
             await lab.settle()
         assert await lab.result(run) == ("now", False)
 
-    faulty.__dict__["listen"] = lambda heard: Deaf()
+    faulty.__dict__["listen"] = lambda _heard: Deaf()
     try:
         on(faulty, moment, app, check)
     finally:
@@ -237,9 +236,9 @@ def test_a_gate_that_finds_another_holder_starts_nothing(store: Store, moment: M
 
     async def main() -> None:
         held = Hold()
-        faulty.fault = once(lambda op, args: op is look, held)
+        faulty.fault = once(lambda op, _args: op is look, held)
         async with (
-            Lab(app, store=faulty, clock=moment, concurrency=1) as first,  # type: ignore[arg-type]
+            Lab(app, store=faulty, clock=moment, concurrency=1) as first,
             Lab(app, store=store, clock=moment) as second,
         ):
             run = await first.start(one_effect)
@@ -257,12 +256,6 @@ def test_a_gate_that_finds_another_holder_starts_nothing(store: Store, moment: M
     asyncio.run(main())
 
 
-def executor_of(lab: Lab, run: Run) -> Executor:
-    """Return the executor that drives a run."""
-    assert lab._worker is not None
-    return lab._worker.executors[run.number]
-
-
 def test_a_foreign_head_stops_the_executor(store: Store, moment: Moment) -> None:
     """Somebody with the same token and epoch wrote: a renewal sees it, before the next commit would (G2)."""
     GATES[:] = [asyncio.Event(), asyncio.Event()]
@@ -271,13 +264,13 @@ def test_a_foreign_head_stops_the_executor(store: Store, moment: Moment) -> None
         run = await lab.start(one_step)
         worker: Any = await lab.worker()
         await GATES[0].wait()
-        executor = executor_of(lab, run)
+        executor: Executor = worker.executors[run.number]
         lease = executor.lease
         stranger = Proposal(run.number, lease.token, lease.epoch, executor.head, [Entry(Kind.NOTE, None, b"1")])
         assert (await lab.store.transact(commit, [stranger]))[0].refused is None
         lost = asyncio.Event()
-        worker.on_event = lambda event, one, state: lost.set() if event == "lost" else None
-        await asyncio.to_thread(worker._renewals.now)
+        worker.on_event = lambda event, *_: lost.set() if event == "lost" else None
+        await asyncio.to_thread(worker._renewals.now)  # noqa: SLF001 - what its thread does at its time
         await lost.wait()
         GATES[1].set()
         again = await lab.store.transact(commit, [stranger])
@@ -290,6 +283,19 @@ def test_a_foreign_head_stops_the_executor(store: Store, moment: Moment) -> None
         GATES.clear()
 
 
+def watched(worker: Any) -> list[int]:
+    """Note each renewal that the worker makes at once, not by its thread's own clock."""
+    renewed: list[int] = []
+    renewals = worker._renewals.now  # noqa: SLF001 - the only place that knows
+
+    def now() -> Any:
+        renewed.append(len(renewed))
+        return renewals()
+
+    worker._renewals.now = now  # noqa: SLF001 - as above
+    return renewed
+
+
 @pytest.mark.parametrize("taken", [False, True])
 def test_after_a_gap_in_its_clocks_the_worker_looks_first(store: Store, moment: Moment, *, taken: bool) -> None:
     """A machine that slept checks every lease before it commits or acts; what was taken is dropped (G2)."""
@@ -300,13 +306,11 @@ def test_after_a_gap_in_its_clocks_the_worker_looks_first(store: Store, moment: 
             run = await first.start(one_step)
             worker: Any = await first.worker()
             clocks = ClocksByHand()
-            worker.standing._watcher = rouse.Watcher(rouse.Limits(tick_seconds=1.0), clocks=clocks.clocks)
+            worker.standing._watcher = clocks.watcher(tick_seconds=1.0)  # noqa: SLF001 - clocks by hand
             await GATES[0].wait()
             gate = GATES.copy()
             GATES.clear()
-            renewed: list[int] = []
-            renewals = worker._renewals.now
-            worker._renewals.now = lambda: (renewed.append(COUNTER.count), renewals())[1]
+            renewed = watched(worker)
             if taken:
                 moment.advance(7200)
                 await second.settle()
@@ -318,7 +322,7 @@ def test_after_a_gap_in_its_clocks_the_worker_looks_first(store: Store, moment: 
             else:
                 assert await first.result(run) == "slow"
             await first.drain()
-            assert renewed != []
+            assert renewed
             assert [line.epoch for line in await second.journal(run)] == ([2, 2] if taken else [1, 1])
 
     try:

@@ -263,21 +263,21 @@ def test_a_failed_step_fails_the_same_way_in_replay(store: Store, moment: Moment
 
 
 @app.flow
-async def foreign(ctx: Context) -> None:
+async def foreign(_ctx: Context) -> None:
     """Await something that is not torpor's."""
     await asyncio.to_thread(print)
 
 
 @app.flow
-async def stuck(ctx: Context) -> None:
+async def stuck(_ctx: Context) -> None:
     """Wait for what nobody will ever settle."""
     await asyncio.Event().wait()
 
 
 @app.flow
-async def endless(ctx: Context) -> None:
+async def endless(_ctx: Context) -> None:
     """Never wait for anything."""
-    while True:
+    while True:  # noqa: ASYNC110 - the mistake itself
         await asyncio.sleep(0)
 
 
@@ -297,7 +297,7 @@ def test_what_cannot_be_replayed_fails_with_a_hint(store: Store, moment: Moment,
 
 
 @app.flow
-async def unstorable_result(ctx: Context) -> Any:
+async def unstorable_result(_ctx: Context) -> Any:
     """Return what cannot be stored."""
     return {"deep": [1, lambda: None]}
 
@@ -317,11 +317,11 @@ async def unstorable_step(ctx: Context) -> Any:
 @app.flow
 async def unstorable_argument(ctx: Context) -> Any:
     """Call a step with an argument that cannot be stored."""
-    await ctx.step(double, threading.Lock())  # type: ignore[arg-type]
+    await ctx.step(double, threading.Lock())
 
 
 @app.flow
-async def unstorable_state(ctx: Context, state: Any) -> Any:
+async def unstorable_state(ctx: Context, _state: Any) -> Any:
     """End a turn with a state that cannot be stored."""
     return ctx.again({"ok": 1, "items": [1, {"bad": threading.Lock()}]})
 

@@ -60,7 +60,7 @@ async def go_on(store: Store, run: int) -> bool:
     """Work on a run until it ends, answering what a person is asked; return whether one was."""
     process = Process(store, app)
     moved = asyncio.Event()
-    process.worker.on_event = lambda event, executor, state: moved.set()
+    process.worker.on_event = lambda *_: moved.set()
     working = asyncio.create_task(process.run())
     asked = False
     async with asyncio.timeout(30):

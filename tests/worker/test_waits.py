@@ -194,7 +194,6 @@ def test_messages_between_runs_arrive_once_and_in_order(store: Store, moment: Mo
 
 def test_a_waker_that_dies_in_the_middle_delivers_once(store: Store, moment: Moment) -> None:
     """Its transaction is whole or was never: the messages go out later, none twice."""
-
     faulty = FaultyStore(store)
 
     def sweeps_a_message(op: Any, args: tuple[Any, ...]) -> bool:

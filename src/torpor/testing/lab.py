@@ -333,7 +333,8 @@ class Lab:
         rows: dict[int, RunRow] = await self.store.transact(lambda tx: tx.get_runs([run.number]))
         if run.number not in rows:
             raise NotFound(f"there is no run {run}")
-        return rows[run.number].state
+        state: State = rows[run.number].state
+        return state
 
 
 def _name_of(app: App, function: Callable[..., Any]) -> str:

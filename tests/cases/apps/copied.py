@@ -52,7 +52,6 @@ setattr(Gate, "ask", _ask_in_two)  # noqa: B010 - mypy has no word for a method 
 async def look() -> str:
     """Read something, on the worker's loop."""
     tell("look")
-    copy_at("step")
     return "seen"
 
 

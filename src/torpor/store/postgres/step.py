@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 from psycopg import pq
-from psycopg.errors import InvalidSqlStatementName, error_from_result
+from psycopg.errors import DuplicatePreparedStatement, InvalidSqlStatementName, error_from_result
 
 from torpor.store import texts
 
@@ -47,6 +47,9 @@ def append(seat: Seat, row: Append, lease_micros: int) -> tuple[int, int] | None
         answer = _run(seat, values)
     except InvalidSqlStatementName:  # forgotten: psycopg drops what is prepared after an author's DDL; nothing was done
         seat.knows_step = False
+        answer = _run(seat, values)
+    except DuplicatePreparedStatement:  # not forgotten: nothing had been sent that a ROLLBACK could end
+        seat.knows_step = True
         answer = _run(seat, values)
     if answer.ntuples == 0:
         return None

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import psycopg
 
 from torpor.core.lease import Proof
+from torpor.errors import StoreUnavailable
 from torpor.store import migrate
 from torpor.store.lanes import Thread
 from torpor.store.life import host_identity, process_gone
@@ -64,6 +65,7 @@ class PostgresStore:
             Lane.READ: Thread("torpor-read"),
         }
         self._answered = False
+        self._closed = False
 
     # connections
 
@@ -77,7 +79,12 @@ class PostgresStore:
             if not self._durable:
                 seat.connection.execute("SET synchronous_commit TO off", prepare=False)
             with self._lock:
-                self._seats[place] = seat
+                first = seat if self._closed else self._seats.setdefault(place, seat)
+            if first is not seat or self._closed:  # two threads that share a place came at once, or one came too late
+                seat.close()
+            if self._closed:
+                raise StoreUnavailable("this store was closed")
+            return first
         return seat
 
     def _abandon(self, place: tuple[str, int]) -> None:
@@ -253,6 +260,7 @@ class PostgresStore:
 
     def close_now(self) -> None:
         """End the lanes and close the connections. Blocking."""
+        self._closed = True
         for thread in self._lanes.values():
             thread.stop()
         for place in list(self._seats):
