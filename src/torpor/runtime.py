@@ -101,7 +101,7 @@ class Process:
         """Work until stopped, or idle if the worker was told so. With `signals`, SIGTERM and SIGINT drain."""
         loop = asyncio.get_running_loop()
         if signals:
-            _tune()
+            tune()
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, self.worker.stop)
         wakes = asyncio.create_task(self.waker.run())
@@ -113,7 +113,7 @@ class Process:
                 await wakes
 
 
-def _tune() -> None:
+def tune() -> None:
     """Set up a process that is a worker and nothing else.
 
     What is loaded stays: the collector need not look at it again, nor at every 700 new objects (a fifth of a step's time

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from torpor.cli.spoken import moment
 from torpor.client import Client
 from torpor.engine.queries.spoken import plural
-from torpor.runtime import Process
+from torpor.runtime import Process, tune
 
 if TYPE_CHECKING:
     from torpor.cli.feed import Feed
@@ -43,6 +43,7 @@ class Driver:
         """Begin to work, and return once the worker claims. Raises what keeps it from beginning."""
         if feed is not None:
             self.process.worker.on_event = feed.heard
+        tune()
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGINT, self._interrupt)
         loop.add_signal_handler(signal.SIGTERM, self.stop)

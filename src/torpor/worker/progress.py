@@ -223,7 +223,9 @@ class Progress:
             return
         verdict = after_exception(definition.safety, not_done=isinstance(error, NotDone))
         if verdict is After.UNKNOWN:
-            self.effects.unknown(request, f"it raised {type(error).__name__}: {error}")
+            late = isinstance(error, TimeoutError) and not definition.is_async
+            still = "; its thread cannot be stopped and may still act" if late else ""
+            self.effects.unknown(request, f"it raised {type(error).__name__}: {error}{still}")
             return
         if verdict is After.ASK:
             call.stage = Stage.ASKING
