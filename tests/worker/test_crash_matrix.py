@@ -212,7 +212,9 @@ def test_a_loop_over_effects_repeats_none(store: Store, moment: Moment) -> None:
 
     async def check(lab: Lab) -> None:
         crashes = 0
-        async for crash in lab.every_crash(loop, Todo([1, 2, 3], Rows()), drive=careful, before=COUNTER.clear, places=KILLS):
+        async for crash in lab.every_crash(
+            loop, Todo([1, 2, 3], Rows()), drive=careful, before=COUNTER.clear, places=KILLS
+        ):
             assert await crash.result() == [3, 2, 1], crash
             assert COUNTER.count == 3, crash
             crashes += 1

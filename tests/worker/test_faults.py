@@ -79,6 +79,13 @@ async def one_effect(ctx: Context) -> int:
     return await ctx.effect(charge, 7)
 
 
+class Deaf:
+    """A listener that hears nothing."""
+
+    def close(self) -> None:
+        """Never heard anything."""
+
+
 @app.flow
 async def listens(ctx: Context) -> Any:
     """Wait for a message while a step runs."""
@@ -163,10 +170,6 @@ def test_a_lost_hint_is_made_up_for_by_the_poll(store: Store, moment: Moment) ->
     faulty = FaultyStore(store)
     GATES[:] = [asyncio.Event(), asyncio.Event()]
 
-    class Deaf:
-        def close(self) -> None:
-            """Never heard anything."""
-
     async def check(lab: Lab) -> None:
         run = await lab.start(listens)
         await lab.worker()
@@ -175,6 +178,27 @@ def test_a_lost_hint_is_made_up_for_by_the_poll(store: Store, moment: Moment) ->
         async with asyncio.timeout(10):
             await lab.settle()
         assert await lab.result(run) == ("now", False)
+
+    faulty.__dict__["listen"] = lambda _heard: Deaf()
+    try:
+        on(faulty, moment, app, check)
+    finally:
+        GATES.clear()
+
+
+def test_a_cancel_nobody_heard_reaches_a_running_step(store: Store, moment: Moment) -> None:
+    """Within ticks, long before the next renewal (G12)."""
+    faulty = FaultyStore(store)
+    GATES[:] = [asyncio.Event(), asyncio.Event()]
+
+    async def check(lab: Lab) -> None:
+        run = await lab.start(one_step)
+        await lab.worker()
+        await GATES[0].wait()
+        await lab.cancel(run)
+        async with asyncio.timeout(10):
+            await lab.settle()
+        assert await lab.state(run) == "cancelled"
 
     faulty.__dict__["listen"] = lambda _heard: Deaf()
     try:

@@ -275,9 +275,9 @@ async def stuck(_ctx: Context) -> None:
 
 
 @app.flow
-async def endless(_ctx: Context) -> None:
+async def endless(ctx: Context) -> None:
     """Never wait for anything."""
-    while True:  # noqa: ASYNC110 - the mistake itself
+    while ctx.turn:  # noqa: ASYNC110 - the mistake itself
         await asyncio.sleep(0)
 
 

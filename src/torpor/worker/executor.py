@@ -75,7 +75,7 @@ class Executor:
         self.ended = False
         self.draining = False
         self._claimed = claimed
-        self._born = worker.loop.time()
+        self.born = worker.loop.time()
         self.commits = Commits(self)
         self._arrived: deque[Stored] = deque()
         self._asked: WaitRow | None = None
@@ -268,7 +268,7 @@ class Executor:
             old.close()
         if self.cancelling:
             self._end_cancelled()
-        elif self.draining or (self.worker.others_wait and self.worker.loop.time() - self._born > SLICE_SECONDS):
+        elif self.draining or (self.worker.others_wait and self.worker.loop.time() - self.born > SLICE_SECONDS):
             self.commits.end_with(endings.give_back(self, "drained" if self.draining else "yielded: others wait"))
         else:
             self._begin_turn(proposal.turn, reply.at, proposal.state_body or b"", [])

@@ -2,12 +2,18 @@
 
 Only code that holds the interpreter's lock can stop it; a busy event loop or a blocking step cannot (measured in
 docs/performance.md). What a renewal finds is told to the loop, which decides what it means.
+
+The thread also notices what the loop itself cannot say: that it is blocked, by a flow that loops for ever or an `async def`
+that does not await. Leases stay alive meanwhile, so without a word nobody would know why nothing moves (G13).
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import sys
 import threading
+import traceback
 from typing import TYPE_CHECKING
 
 from torpor import rouse
@@ -47,6 +53,10 @@ class Renewals:
         self._lease_seconds = lease_seconds
         self._stop = threading.Event()
         self._born = rouse.incarnation()
+        self._worker_loop = asyncio.get_running_loop()
+        self._loop_thread = threading.get_ident()
+        self._moved = threading.Event()
+        self._moved.set()
         self._thread = threading.Thread(target=self._loop, name="torpor-renewals", daemon=True)
 
     def start(self) -> None:
@@ -69,6 +79,7 @@ class Renewals:
                 if rouse.incarnation() != self._born:
                     self._store.recover(Lane.RENEW)  # no connection of another life is used
                     self._born = rouse.incarnation()
+                self._look_at_loop()
                 self.now()
                 pause = self._lease_seconds / 3
             except StoreError:
@@ -77,6 +88,20 @@ class Renewals:
                 # a thread that ends here would end every lease in silence (G13)
                 log.exception("a renewal failed; it is tried again")
                 pause = min(1.0, self._lease_seconds / 10)
+
+    def _look_at_loop(self) -> None:
+        """Say where the worker's loop is blocked, if it did not move since the last renewal."""
+        if not self._moved.is_set():
+            stack = traceback.extract_stack(sys._current_frames().get(self._loop_thread))  # noqa: SLF001 - the only way
+            place = f"{stack[-1].filename}:{stack[-1].lineno} in {stack[-1].name}" if stack else "a place nobody knows"
+            log.error(
+                "the worker's loop has not moved for %.0f s, so none of its runs goes on; it is at %s. "
+                "Put blocking work in a step that is a plain def: it runs in a thread",
+                self._lease_seconds / 3,
+                place,
+            )
+        self._moved.clear()
+        self._worker_loop.call_soon_threadsafe(self._moved.set)
 
     def stop(self) -> None:
         """End the thread."""

@@ -106,7 +106,12 @@ class Worker:
     async def run(self) -> None:
         """Work. Raises what the store says at the start; later troubles of the store are waited out."""
         self.loop = asyncio.get_running_loop()
-        await self._begin()
+        self.life: LifeLock = await asyncio.to_thread(self.store.life_lock, self.name)
+        try:
+            await self._begin()
+        except BaseException:
+            self.life.release()
+            raise
         ticks = asyncio.create_task(self._tick())
         try:
             await self._claim_loop()
@@ -117,7 +122,6 @@ class Worker:
             await self._end()
 
     async def _begin(self) -> None:
-        self.life: LifeLock = await asyncio.to_thread(self.store.life_lock, self.name)
         self.standing = Standing(self.store, self.life, rouse.Limits(tick_seconds=TICK_SECONDS), self.clocks)
         self.standing.recheck = self._recheck
         self.standing.on_copy = self._end_copy
@@ -265,14 +269,8 @@ class Worker:
         try:
             found = await self.store.transact(leases.news, ids)
         except StoreUnavailable:
-            self.loop.call_later(TICK_SECONDS, self._look_again, ids)
-            return
+            return  # the next tick looks again
         self.loop.call_soon(self._tell_news, asked, found)
-
-    def _look_again(self, ids: Sequence[int]) -> None:
-        for run_id in ids:
-            if run_id in self.executors:
-                self.look_at(self.executors[run_id])
 
     def _tell_news(self, asked: Mapping[int, Executor], found: dict[int, leases.News]) -> None:
         for run_id, news in found.items():
@@ -344,8 +342,9 @@ class Worker:
             self.others_wait = ready[State.READY] > 0
         else:
             self.others_wait = False
-        for executor in self.executors.values():
-            if executor.progress.waits:  # hints may be lost; this is the poll behind them (G7)
+        now = self.loop.time()
+        for executor in self.executors.values():  # hints may be lost; this is the poll behind them (G7, G12)
+            if executor.progress.waits or now - executor.born > TICK_SECONDS:
                 self.look_at(executor)
         await asyncio.to_thread(self.store.tend)
 
