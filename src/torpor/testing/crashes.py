@@ -117,9 +117,9 @@ async def _one(
 ) -> Crash[L]:
     if before is not None:
         before()
-    run = await lab.start(flow, state)
-    lab.crash(place, point)
+    lab.crash(place, point)  # before the start: a worker that waits for work takes it up at once
     plan = lab.plan
+    run = await lab.start(flow, state)
     try:
         await (drive or _patiently)(lab, run)
     finally:

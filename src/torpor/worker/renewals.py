@@ -14,6 +14,7 @@ import logging
 import sys
 import threading
 import traceback
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torpor import rouse
@@ -93,7 +94,7 @@ class Renewals:
         """Say where the worker's loop is blocked, if it did not move since the last renewal."""
         if not self._moved.is_set():
             stack = traceback.extract_stack(sys._current_frames().get(self._loop_thread))  # noqa: SLF001 - the only way
-            place = f"{stack[-1].filename}:{stack[-1].lineno} in {stack[-1].name}" if stack else "a place nobody knows"
+            place = _authors_place(stack)
             log.error(
                 "the worker's loop has not moved for %.0f s, so none of its runs goes on; it is at %s. "
                 "Put blocking work in a step that is a plain def: it runs in a thread",
@@ -108,3 +109,11 @@ class Renewals:
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join()
+
+
+def _authors_place(stack: traceback.StackSummary) -> str:
+    """Return the innermost line that is neither Python's own nor torpor's, else the innermost."""
+    others = (str(Path(threading.__file__).parent), str(Path(__file__).parent.parent))
+    for frame in [*reversed([f for f in stack if not f.filename.startswith(others)]), *reversed(stack)]:
+        return f"{frame.filename}:{frame.lineno} in {frame.name}"
+    return "a place nobody knows"
