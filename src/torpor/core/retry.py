@@ -27,7 +27,13 @@ class RetryPolicy:
 
     def __post_init__(self) -> None:
         """Refuse what makes no sense, with the value."""
-        if not (self.retries >= 0 and self.first_seconds >= 0 and self.factor >= 1 and self.most_seconds >= 0):
+        least: tuple[tuple[object, int], ...] = (
+            (self.retries, 0),
+            (self.first_seconds, 0),
+            (self.factor, 1),
+            (self.most_seconds, 0),
+        )
+        if not all(isinstance(number, int | float) and number >= bound for number, bound in least):
             message = f"not a retry policy: {self!r}"
             raise UsageError(message, hint="retries, first_seconds and most_seconds are >= 0, factor >= 1")
 

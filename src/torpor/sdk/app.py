@@ -84,6 +84,10 @@ class App:
         if not 1 <= len(parameters) <= 2:  # noqa: PLR2004 - context and state
             message = f"flow {name} takes {len(parameters)} parameters; it takes a context and at most one state"
             raise UsageError(message, hint="async def f(ctx: Context, state: State): put several inputs in a dataclass")
+        first = parameters[0].annotation
+        if first is not inspect.Parameter.empty and "Context" not in str(getattr(first, "__name__", first)):
+            message = f"flow {name} begins with {parameters[0]}; its first parameter is the context"
+            raise UsageError(message, hint="async def f(ctx: Context, state: State)")
         state_type = _annotation(function, parameters[1]) if len(parameters) == 2 else None  # noqa: PLR2004 - as above
         self.flows[name] = Flow(name, version, function, _source(function), len(parameters) == 2, state_type)  # noqa: PLR2004
 

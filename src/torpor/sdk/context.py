@@ -84,11 +84,12 @@ class Log:
 class Context:
     """The first argument of every flow."""
 
-    __slots__ = ("_port", "log")
+    __slots__ = ("_made", "_port", "log")
 
     def __init__(self, port: Port) -> None:
         """Speak through a port; made by torpor for each turn."""
         self._port = port
+        self._made = 0
         self.log = Log(port)
 
     @property
@@ -120,7 +121,8 @@ class Context:
         must be storable (`UnstorableValue` names the path). Raises StepFailed once its retries are used up.
         """
         definition = definition_of(function, effect=False, safety=None)
-        return self._call(CallKind.STEP, definition.name, _arguments(args, more), definition, step_id)
+        number = self._promise("step", definition.name)
+        return self._call(number, CallKind.STEP, definition.name, _arguments(args, more), definition, step_id)
 
     @overload
     def effect(
@@ -157,41 +159,53 @@ class Context:
         it is defined, with `@app.effect`. Raises StepFailed; a `once` effect whose outcome is not known waits for a person.
         """
         definition = definition_of(function, effect=True, safety=safety)
-        return self._call(CallKind.EFFECT, definition.name, _arguments(args, more), definition, step_id, stubborn=True)
+        number = self._promise("effect", definition.name)
+        values = _arguments(args, more)
+        return self._call(number, CallKind.EFFECT, definition.name, values, definition, step_id, stubborn=True)
 
     # waits
 
-    async def sleep(self, duration: float | timedelta) -> None:
+    def sleep(self, duration: float | timedelta) -> Coroutine[Any, Any, None]:
         """Sleep for seconds or a timedelta. No process is needed meanwhile."""
-        await asyncio.sleep(seconds_of(duration, "ctx.sleep") or 0.0)
+        return self._sleep(self._promise("sleep", str(duration)), seconds_of(duration, "ctx.sleep") or 0.0)
 
-    async def until(self, moment: datetime) -> None:
+    def until(self, moment: datetime) -> Coroutine[Any, Any, None]:
         """Sleep until a moment, which needs a time zone. One that has passed returns at once."""
         try:
             due_at = as_micros(moment)
-        except (ValueError, AttributeError) as error:
+        except (ValueError, AttributeError, TypeError) as error:
             message = f"ctx.until takes a datetime with a time zone, not {moment!r}"
             raise UsageError(message, hint="datetime(..., tzinfo=ZoneInfo('Europe/Berlin'))") from error
-        await asyncio.sleep(max(0.0, due_at / 1e6 - asyncio.get_running_loop().time()))
+        seconds = max(0.0, due_at / 1e6 - asyncio.get_running_loop().time())
+        return self._sleep(self._promise("until", str(moment)), seconds)
 
-    async def approval(self, title: str, *, show: Any = None, expires: float | timedelta | None = None) -> Approval:
+    async def _sleep(self, number: int, seconds: float) -> None:
+        self._port.unbegun.pop(number, None)
+        await asyncio.sleep(seconds)
+
+    def approval(
+        self, title: str, *, show: Any = None, expires: float | timedelta | None = None
+    ) -> Coroutine[Any, Any, Approval]:
         """Ask a person to approve what is shown, and sleep until one decides or it expires.
 
         The decision is bound to exactly `title` and `show`, used once, and the first one wins (G10).
         """
         values = {"title": str(title), "show": show}
-        expires_seconds = seconds_of(expires, "expires")
-        return Approval(**await self._call(CallKind.APPROVAL, "approval", values, expires_seconds=expires_seconds))
+        return self._approval(self._promise("approval", str(title)), values, seconds_of(expires, "expires"))
 
-    async def receive(self, name: str) -> Any:
+    async def _approval(self, number: int, values: dict[str, Any], expires_seconds: float | None) -> Approval:
+        decision = await self._call(number, CallKind.APPROVAL, "approval", values, expires_seconds=expires_seconds)
+        return Approval(**decision)
+
+    def receive(self, name: str) -> Coroutine[Any, Any, Any]:
         """Return the value of the next signal of this name, in the order they came; sleep until there is one (G7)."""
         _check_name(name, "a signal's name")
-        return await self._call(CallKind.MESSAGE, name, {})
+        return self._call(self._promise("receive", name), CallKind.MESSAGE, name, {})
 
-    async def send(self, run_id: str, name: str, value: Any = None) -> None:
+    def send(self, run_id: str, name: str, value: Any = None) -> Coroutine[Any, Any, None]:
         """Send a signal to another run. It leaves with this run's commit and arrives exactly once, in order per sender."""
         _check_name(name, "a signal's name")
-        await self._call(CallKind.SEND, name, {"to": run_id, "value": value})
+        return self._call(self._promise("send", name), CallKind.SEND, name, {"to": run_id, "value": value})
 
     # values, recorded with the next commit
 
@@ -222,8 +236,15 @@ class Context:
         self._refuse_if_closing()
         return self._port.value(name, draw)
 
+    def _promise(self, what: str, name: str) -> int:
+        """Remember a call that is not awaited yet; what is never awaited fails the turn instead of being left out."""
+        self._made = number = self._made + 1
+        self._port.unbegun[number] = what, name
+        return number
+
     async def _call(
         self,
+        number: int,
         kind: CallKind,
         name: str,
         values: dict[str, Any],
@@ -235,6 +256,7 @@ class Context:
     ) -> Any:
         port = self._port
         loop = port.loop
+        port.unbegun.pop(number, None)
         if loop.closing:
             self._refuse_if_closing()
         if asyncio._get_running_loop() is not loop:  # noqa: SLF001 - the same without the exception

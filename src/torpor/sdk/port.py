@@ -41,6 +41,8 @@ class Port(Protocol):
     turn: int
     replaying: bool
     loop: FlowLoop
+    unbegun: dict[int, tuple[str, str]]
+    """Calls that were made and not awaited so far: what and of which name."""
 
     def ask(self, request: Request) -> None:
         """Take a call. Its future is settled later, in journal order."""

@@ -11,6 +11,8 @@ import inspect
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from torpor.errors import TorporError
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -80,4 +82,7 @@ async def _within(seconds: float, function: Callable[..., Any], args: Sequence[A
 
 def described(error: BaseException) -> dict[str, Any]:
     """Return what is kept of an exception: its class's name and its text, storable whatever it was."""
+    if isinstance(error, TorporError):
+        hint = {"hint": error.hint} if error.hint else {}
+        return {"kind": type(error).__name__, "detail": error.message, **hint}
     return {"kind": type(error).__name__, "detail": str(error)}

@@ -13,6 +13,7 @@ from torpor.core.commit import NewRow, NewWait, Proposal
 from torpor.core.journal import Entry, Kind
 from torpor.core.run import State
 from torpor.core.wait import WaitKind
+from torpor.errors import UsageError
 from torpor.sdk.flow import rows_of
 from torpor.sdk.rows import seal
 from torpor.store.rows import WaitRow
@@ -20,9 +21,16 @@ from torpor.worker.draft import TITLE_LETTERS
 
 if TYPE_CHECKING:
     from torpor.core.wait import Open
-    from torpor.worker.roles import Executor
+    from torpor.worker.roles import Executor, Turn
 
 Last = Callable[[Proposal], None]
+
+
+def forgotten(turn: Turn) -> UsageError | None:
+    """Return what to say of a call that was made and never awaited: it did not happen, and somebody thinks it did."""
+    for what, name in turn.unbegun.values():
+        return UsageError(f"ctx.{what}({name}) was called and never awaited", hint=f"await ctx.{what}(...)")
+    return None
 
 
 def checkpoint(executor: Executor, state: Any, turn: int) -> Last:

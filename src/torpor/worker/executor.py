@@ -33,6 +33,7 @@ from torpor.worker.bodies import Bodies
 from torpor.worker.calls import described
 from torpor.worker.commits import Commits
 from torpor.worker.draft import TITLE_LETTERS
+from torpor.worker.places import place_of
 from torpor.worker.progress import Progress
 from torpor.worker.turn import Turn
 
@@ -103,7 +104,7 @@ class Executor:
 
     def _begin_turn(self, number: int, at: int, body: bytes, entries: list[Stored]) -> None:
         try:
-            state = self.bodies.decode(body, self.flow.state_type if self.head == 0 else None)
+            state = self.bodies.decode(body, self.flow.state_type if number == 1 else None)
             if self.version != self.flow.version:
                 state = upcast(self.flow, state, self.version)
             self.turn = Turn(self, self.flow, number, at, state, entries)
@@ -244,7 +245,7 @@ class Executor:
         if turn.main.cancelled():
             self._fail(TorporError("the flow was cancelled from inside: an asyncio.CancelledError left its body"))
             return
-        error = turn.main.exception()
+        error = turn.main.exception() or endings.forgotten(turn)
         if error is not None:
             self._fail(error)
             return
@@ -274,7 +275,7 @@ class Executor:
             self._begin_turn(proposal.turn, reply.at, proposal.state_body or b"", [])
 
     def _fail(self, error: BaseException) -> None:
-        recorded = self.bodies.encode(described(error) | {"where": self.worker.place_of(error)}, "the error")
+        recorded = self.bodies.encode(described(error) | {"where": place_of(error)}, "the error")
         self.commits.end_with(endings.finish(self, State.FAILED, Entry(Kind.FAILURE, None, recorded)))
 
     # putting away

@@ -14,13 +14,13 @@ import logging
 import sys
 import threading
 import traceback
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torpor import rouse
 from torpor.engine.leases import renew
 from torpor.errors import StoreError
 from torpor.store.protocol import Lane
+from torpor.worker.places import authors_frame
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -94,7 +94,8 @@ class Renewals:
         """Say where the worker's loop is blocked, if it did not move since the last renewal."""
         if not self._moved.is_set():
             stack = traceback.extract_stack(sys._current_frames().get(self._loop_thread))  # noqa: SLF001 - the only way
-            place = _authors_place(stack)
+            frame = authors_frame(stack)
+            place = f"{frame.filename}:{frame.lineno} in {frame.name}" if frame is not None else "a place nobody knows"
             log.error(
                 "the worker's loop has not moved for %.0f s, so none of its runs goes on; it is at %s. "
                 "Put blocking work in a step that is a plain def: it runs in a thread",
@@ -109,11 +110,3 @@ class Renewals:
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join()
-
-
-def _authors_place(stack: traceback.StackSummary) -> str:
-    """Return the innermost line that is neither Python's own nor torpor's, else the innermost."""
-    others = (str(Path(threading.__file__).parent), str(Path(__file__).parent.parent))
-    for frame in [*reversed([f for f in stack if not f.filename.startswith(others)]), *reversed(stack)]:
-        return f"{frame.filename}:{frame.lineno} in {frame.name}"
-    return "a place nobody knows"

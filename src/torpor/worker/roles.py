@@ -43,6 +43,7 @@ class Turn(Protocol):
     loop: FlowLoop
     open: dict[str, Request]
     notes: list[Entry]
+    unbegun: dict[int, tuple[str, str]]
 
 
 class Effects(Protocol):
@@ -237,9 +238,6 @@ class Worker(Protocol):
 
     def saw_time(self, at: int) -> None:
         """Take note of the store's time, just read."""
-
-    def place_of(self, error: BaseException) -> str:
-        """Return where in the author's code an error came from."""
 
     def look_at(self, executor: Executor) -> None:
         """Read soon what the store has for a run."""

@@ -48,6 +48,7 @@ class Turn:
         """Calls that were made and not resolved, by key, in the order they were made."""
         self.records: dict[str, Record] = {}
         self.notes: list[Entry] = []
+        self.unbegun: dict[int, tuple[str, str]] = {}
         """Values drawn since the last commit."""
         self.diverged: Diverged | None = None
         self._replay = Replay(entries)

@@ -13,8 +13,6 @@ import asyncio
 import json
 import os
 import secrets as entropy
-import traceback
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torpor import clock, rouse
@@ -379,14 +377,6 @@ class Worker:
     def program_number(self, flow: Flow) -> int:
         """Return the store's number of a flow's present version."""
         return next(n for n, (one, version) in self._numbers.items() if one is flow and version == flow.version)
-
-    def place_of(self, error: BaseException) -> str:
-        """Return where in the author's code an error came from, `hello.py:12`."""
-        own = str(Path(__file__).resolve().parent.parent)
-        for frame in reversed(traceback.extract_tb(error.__traceback__)):
-            if not frame.filename.startswith(own):
-                return f"{Path(frame.filename).name}:{frame.lineno}"
-        return ""
 
 
 def _nobody(*_news: object) -> None:
