@@ -163,7 +163,7 @@ def test_an_unknown_secret_is_an_error_with_a_hint(store: Store, moment: Moment)
         await lab.settle()
         last = (await lab.journal(run))[-1]
         assert last.value["kind"] == NotFound.__name__
-        assert "TORPOR_SECRET_TOKEN" in last.value["detail"]
+        assert "TORPOR_SECRET_TOKEN" in last.value["hint"]
 
     on(store, moment, app, check)
 

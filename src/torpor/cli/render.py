@@ -1,4 +1,4 @@
-"""Answers as lines for people: first the answer, then the facts, then `next:` with what can be pasted (page.md, section 5)."""
+"""Answers as lines for people: first the answer, then the facts, then `next:` with what can be pasted."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ _GLYPHS = {
     "completed": ("✓", "+", ""),
     "cancelled": ("\u2013", "-", "dim"),
 }
-"""Each display word: its glyph, its ASCII glyph, its colour (page.md, section 3)."""
+"""Each display word: its glyph, its ASCII glyph, its colour (docs/glossary.md)."""
 _ASCII = str.maketrans({"…": "~", "\u2013": "-", "—": "-", "·": "."})
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Safety(StrEnum):
-    """What is known about doing it again (execution.md, Effects)."""
+    """What is known about doing it again: what a crash between intent and outcome may do to it."""
 
     REPEATABLE = "repeatable"
     KEYED = "keyed"

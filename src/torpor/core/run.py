@@ -49,7 +49,7 @@ FOLLOWS: dict[State, frozenset[State]] = {
 """Only a claim makes a run `running`; only its leaseholder, or a reaper, ends that; whatever wakes it makes it `ready`."""
 
 POISON_TAKEOVERS = 3
-"""So many takeovers in a row without one new entry send a run to attention (execution.md, Leases)."""
+"""So many takeovers in a row without one new entry send a run to attention (docs/lifecycle.md)."""
 
 
 def may_follow(before: State, after: State) -> bool:

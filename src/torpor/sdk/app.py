@@ -146,7 +146,10 @@ class App:
         timeout: float | timedelta | None = None,
         verify: Callable[..., Any] | None = None,
     ) -> Any:
-        """Declare a function that changes the world, and what is known about doing it again (execution.md, Effects)."""
+        """Declare a function that changes the world, and what is known about doing it again.
+
+        `safety` says what a crash between its intent and its outcome may do to it (docs/lifecycle.md).
+        """
 
         def declare(function: Any) -> Any:
             made = define(function, safety=safety, name=name, retries=retries, timeout=timeout, verify=verify)

@@ -218,7 +218,8 @@ class Lab:
             raise RunCancelled(f"{run} was cancelled")
         if state is State.FAILED:
             kind, detail = str(last.value["kind"]), str(last.value["detail"])
-            raise RunFailed(f"{run} failed: {kind}: {detail}", kind=kind, detail=detail)
+            hint = str(last.value.get("hint", ""))
+            raise RunFailed(f"{run} failed: {kind}: {detail}", kind=kind, detail=detail, hint=hint)
         return last.value
 
     async def waits(self, run: Run) -> list[showing.Wait]:

@@ -236,4 +236,5 @@ def failure_of(name: str, recorded: dict[str, Any]) -> StepFailed:
     kind, detail = str(recorded.get("kind", "")), str(recorded.get("detail", ""))
     attempts = int(recorded.get("attempts", 1))
     times = f" after {attempts} attempts" if attempts > 1 else ""
-    return StepFailed(f"{name} failed{times}: {kind}: {detail}", kind=kind, detail=detail)
+    hint = str(recorded.get("hint", ""))
+    return StepFailed(f"{name} failed{times}: {kind}: {detail}", kind=kind, detail=detail, hint=hint)

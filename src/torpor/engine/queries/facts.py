@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from torpor.store.rows import RunRow, WorkerRow
 
 AHEAD_MICROS = 300_000_000
-"""A stored time so far ahead of the store's clock says that this clock is wrong, or was (protocol.md, Time going wrong)."""
+"""A stored time so far ahead of the store's clock says that this clock is wrong, or was (docs/operations.md)."""
 OVERDUE_MICROS = 10_000_000
 """A timer so long past its moment has nobody to fire it."""
 _FAILED = 3
