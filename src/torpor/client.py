@@ -24,7 +24,7 @@ from torpor.engine.decisions import Decision, decide, find_run
 from torpor.engine.large import put_aside, read_whole
 from torpor.engine.queries import facts, people
 from torpor.engine.queries.doctor import Place, diagnose
-from torpor.engine.queries.fleet import fleet, listed, run_lines
+from torpor.engine.queries.fleet import first_line, fleet, listed, run_lines
 from torpor.engine.queries.show import show
 from torpor.errors import Conflict, NeedsPerson, NotFound, RunCancelled, RunFailed, UsageError
 from torpor.store import values
@@ -320,7 +320,8 @@ def _result(found: _Outcome) -> bytes:
     kind, detail, where = (str(said.get(name, "")) for name in ("kind", "detail", "where"))
     place = f" ({where})" if where else ""
     message = f"{found.name} failed: {kind}: {detail}{place}"
-    raise RunFailed(message, kind=kind, detail=detail, hint=f"torpor show {found.name}")
+    advice = f"{first_line(str(said['hint']))}; " if said.get("hint") else ""
+    raise RunFailed(message, kind=kind, detail=detail, hint=f"{advice}torpor show {found.name}")
 
 
 # reading

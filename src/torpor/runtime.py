@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from torpor.client import Client, blobs_address
 from torpor.errors import UsageError
 from torpor.sdk.app import App
+from torpor.store import values
 from torpor.store.opening import check_schema, open_store
 from torpor.waker import Waker
 from torpor.worker.worker import Worker
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from types import ModuleType
 
+    from torpor.sdk.app import Flow
     from torpor.store.protocol import Store
 
 
@@ -150,10 +152,12 @@ async def run(
 ) -> Any:
     """Start a run, work on it here until it ends, and return its result; for scripts and notebooks.
 
-    With a file or a server as `store` the run survives this process: the same `key` goes on with it. Raises RunFailed,
-    RunCancelled, NeedsPerson if it waits for a person, TimeoutError.
+    With a file or a server as `store` the run survives this process: the same `key` goes on with it. Raises UsageError for a
+    state that does not fit the flow's annotation, RunFailed, RunCancelled, NeedsPerson if it waits for a person, TimeoutError.
     """
     name = flow if isinstance(flow, str) else _flow_name(app, flow)
+    if name in app.flows:
+        check_input(app.flows[name], state)
     async with opened(store) as place:
         process = Process(place, app)
         working = asyncio.create_task(process.run())
@@ -171,6 +175,18 @@ async def run(
             process.worker.stop()
             with suppress(Exception):
                 await working
+
+
+def check_input(flow: Flow, value: Any) -> None:
+    """Raise UsageError if an input does not fit the annotation of the flow's state; nothing was started then."""
+    if not flow.takes_state or flow.state_type is None:
+        return
+    try:
+        values.decode(values.encode(value, path="input"), hint=flow.state_type)
+    except UsageError as error:
+        if not error.message.startswith(values.MISFIT):
+            raise
+        raise UsageError(error.message, hint=f"nothing was started; {flow.source} says what it takes") from error
 
 
 def _flow_name(app: App, function: Callable[..., Any]) -> str:

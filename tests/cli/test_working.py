@@ -128,7 +128,7 @@ def test_dev_works_reloads_and_goes_on(shell: Shell, terminal: Callable[..., Ter
     dev.until(f"{run}  completed")
     dev.type(CTRL_C)
     code_at_end, rest = dev.end()
-    assert (code_at_end, rest.splitlines()[-1]) == (130, "^CNothing is open. No effect was in flight.")
+    assert (code_at_end, rest.splitlines()[-1]) == (130, "Nothing is open. No effect was in flight.")
 
 
 def test_ctrl_c_waits_for_an_effect(shell: Shell, terminal: Callable[..., Terminal]) -> None:

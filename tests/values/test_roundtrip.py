@@ -195,7 +195,7 @@ def test_the_fast_path_takes_nothing_else(value: object) -> None:
         Box[Colour](inside=Colour.RED), Names([1, (2,)]), Any1.model_construct(_fields_set={"a"}, a=1),
         Open.model_construct(), Open.model_construct(None, a=1, **{"$": 2, "\ud800": 3}),
     ],
-    ids=lambda value: f"{type(value).__name__}-{ascii(value)[:40] if not isinstance(value, int | Fraction) else ''}",
+    ids=lambda value: type(value).__name__,  # not their text: a set's differs from process to process
 )  # fmt: skip
 def test_the_odd_ones(value: object) -> None:
     """Values that other encodings lose, C15's zero bytes among them."""

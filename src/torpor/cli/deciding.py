@@ -12,7 +12,7 @@ from torpor.cli.reading import answered, asked
 from torpor.errors import UsageError
 
 if TYPE_CHECKING:
-    from torpor.client import Started
+    from torpor.client import Client, Started
     from torpor.engine.queries.people import InboxItem
 
 Run = Annotated[str, typer.Argument(metavar="RUN", help="A run's id, or its letters alone.")]
@@ -42,9 +42,9 @@ def start(  # noqa: PLR0913, PLR0917 - what can be said about a run
         )
 
     if app is not None:
-        make_known(app, program, store)
+        make_known(app, program, store, given)
     started: Started = wanted(program)
-    new = "started" if started.created else "was started before with this key"
+    new = "started" if started.created else "was started before with this key; its input was not changed"
     answered(
         {"run": started.run_id, "created": started.created},
         lambda _: [f"{started.run_id} {new}", f"next: torpor show {started.run_id}"],
@@ -52,18 +52,22 @@ def start(  # noqa: PLR0913, PLR0917 - what can be said about a run
     )
 
 
-def make_known(place: str, program: str, store: str | None) -> None:
-    """Make an app's programs known to the store, as a worker would. Raises UsageError if it has not this one."""
+def make_known(place: str, program: str, store: str | None, value: Any) -> None:
+    """Make an app's programs known to the store, as a worker would.
+
+    Raises UsageError if it has not this one, or the input does not fit it.
+    """
     import asyncio
 
     from torpor.core.lease import Proof
     from torpor.engine import runs
-    from torpor.runtime import load_app, opened
+    from torpor.runtime import check_input, load_app, opened
 
     flows = load_app(place).flows
     if program not in flows:
         message = f'no program named "{program}" in {place} (it has: {", ".join(sorted(flows)) or "none"})'
         raise UsageError(message, hint=closest(program, sorted(flows)))
+    check_input(flows[program], value)
 
     async def register() -> None:
         async with opened(store_url(store)) as place_opened:
@@ -96,12 +100,16 @@ def signal(
 ) -> None:
     """Send a signal to a run. It is kept if it comes early."""
     given = value_of(value, "the value")
-    new = asked(store, lambda client: client.signal(run, name, given, key=key, sender=sender))
-    answered(
-        {"run": run, "signal": name, "kept": new},
-        lambda _: [f"{name} is kept for {run}" if new else f"{name} with this key came before: nothing changed"],
-        as_json=as_json,
-    )
+
+    async def send(client: Client) -> tuple[bool, list[str]]:
+        before = await client.get(run)
+        new = await client.signal(run, name, given, key=key, sender=sender)
+        return new, [wait.title.removeprefix("message ") for wait in before.waits if wait.kind == "message"]
+
+    new, awaited = asked(store, send)
+    other = f"; it waits for: {', '.join(awaited)}" if awaited and name not in awaited else ""
+    said = f"{name} is kept for {run}{other}" if new else f"{name} with this key came before: nothing changed"
+    answered({"run": run, "signal": name, "kept": new}, lambda _: [said], as_json=as_json)
 
 
 def cancel(run: Run, store: Store = None, as_json: Json = False) -> None:
@@ -125,8 +133,8 @@ def approve(
 ) -> None:
     """Approve what a wait shows. The first decision wins (exit code 4: somebody was first, or it changed)."""
     who = decider(by)
+    item = _decidable(wait, store, approval=True)
     if not yes and digest is None:
-        item = asked(store, lambda client: client.wait(wait))
         if not _terminal():
             hint = f"torpor approve {item.wait} --digest {item.digest}"
             raise UsageError(f"{item.wait} would be approved unseen: {item.what}", hint=hint)
@@ -135,6 +143,17 @@ def approve(
             raise typer.Exit(1)
     done = asked(store, lambda client: client.approve(wait, by=who, note=note, digest=digest))
     _decided(done, "approved", who, as_json=as_json)
+
+
+def _decidable(wait: str, store: str | None, *, approval: bool) -> InboxItem:
+    """Return an open wait. Raises UsageError with the commands that answer it if this one does not, and as `Client.wait`."""
+    from torpor.cli.render import verbs
+
+    item = asked(store, lambda client: client.wait(wait))
+    if (item.asks == "approve") is not approval:
+        commands = "   or   ".join(command for command, _ in verbs(item))
+        raise UsageError(f"{item.wait} asks to {item.asks} {item.what}", hint=commands)
+    return item
 
 
 def _terminal() -> bool:
@@ -169,6 +188,7 @@ def deny(
 ) -> None:
     """Deny what a wait asks for."""
     who = decider(by)
+    _decidable(wait, store, approval=True)
     _decided(asked(store, lambda client: client.deny(wait, by=who, note=reason)), "denied", who, as_json=as_json)
 
 
@@ -192,6 +212,7 @@ def answer(
         raise UsageError(
             "an answer is exactly one of --happened JSON, --again and --fail TEXT", hint=f"torpor inbox {wait}"
         )
+    _decidable(wait, store, approval=False)
     if happened is not None:
         result = value_of(happened, "--happened")
         done = asked(store, lambda client: client.answer(wait, happened=result, by=who))

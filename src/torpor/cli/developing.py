@@ -74,7 +74,7 @@ async def develop(place: str, url: str, name: str, out: IO[str], *, as_json: boo
     fresh = not await asyncio.to_thread(_exists, url)
     async with opened(url) as store:
         driver = Driver(store, app, name=name)
-        feed = Feed(driver.client, screen, lines=out if as_json else None)
+        feed = Feed(driver.client, screen, lines=out if as_json else None, held=True)
         standing = "new" if fresh else _standing(await driver.client.fleet())
         working = await driver.start(feed)
         if reloaded:
@@ -85,6 +85,7 @@ async def develop(place: str, url: str, name: str, out: IO[str], *, as_json: boo
         else:
             for line in _header(app, place, url, name, standing):
                 screen.say(line)
+        feed.release()
         os.environ[RELOADED] = await watch.until(working)
         driver.stop()
         await working

@@ -62,6 +62,9 @@ class Driver:
             os._exit(INTERRUPTED)
         self.interrupted = True
         self.stop()
+        if not self.acting and sys.stderr.isatty():
+            sys.stderr.write("\n")  # the terminal has written ^C, and what follows is a line of its own
+            sys.stderr.flush()
 
     def stop(self) -> None:
         """Take no more runs, let effects end, give everything back."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torpor import clock
 from torpor.cli.documents import iso, write
@@ -13,8 +14,9 @@ from torpor.core.ids import wait_name
 from torpor.core.run import State
 from torpor.core.wait import WaitKind
 from torpor.engine.queries.fleet import first_line
+from torpor.engine.queries.people import why_of
 from torpor.engine.queries.spoken import duration
-from torpor.errors import StoreError
+from torpor.errors import StoreError, TorporError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,15 +31,40 @@ LATE_MICROS = 5_000_000
 """A run that is taken up so long after its moment is said to be late."""
 
 
+class _Said(NamedTuple):
+    """A line: when it happened, its display word, the run, the text, what can be pasted, and the wait."""
+
+    at: int
+    word: str
+    name: str
+    text: str
+    hint: str
+    wait: str
+
+
 class Feed:
     """Listens to a worker's events. Says lines on a screen, or JSON lines on a stream."""
 
-    def __init__(self, client: Client, screen: Screen, *, lines: IO[str] | None = None, only: str = "") -> None:
-        """Begin. With `lines` it writes JSON there; with `only` it tells of one run."""
+    def __init__(
+        self,
+        client: Client,
+        screen: Screen,
+        *,
+        lines: IO[str] | None = None,
+        only: str = "",
+        failures: bool = False,
+        held: bool = False,
+    ) -> None:
+        """Begin. With `lines` it writes JSON there; with `only` it tells of one run, and with `failures` of all that fail.
+
+        What a `held` feed has to say waits for `release`.
+        """
         self._client = client
         self._screen = screen
         self._lines = lines
         self._reading: set[asyncio.Task[None]] = set()
+        self._failures = failures
+        self._held: list[_Said] | None = [] if held else None
         self.only = only
         self.lost: list[str] = []
         """Runs that were let go without being given back."""
@@ -52,7 +79,7 @@ class Feed:
             self.asks.set()
         if event == "lost":
             self.lost.append(executor.name)
-        if self.only not in {"", executor.name}:
+        if self.only not in {"", executor.name} and not (self._failures and event == "left" and state is State.FAILED):
             return
         if event == "awake":
             self._say("running", executor.name, _awake(executor))
@@ -63,9 +90,7 @@ class Feed:
         elif state is State.READY:
             self._say("ready", executor.name, "given back, ready")
         elif people:
-            wait = wait_name(executor.run.id, people[0].seq)
-            text = f"needs you: {first_line(people[0].title)}"
-            self._say("needs you", executor.name, text, hint=f"torpor inbox {wait}", wait=wait)
+            self._later(self._asked(executor.name, people[0]))
         else:
             self._say("asleep", executor.name, _asleep(open_waits))
 
@@ -87,16 +112,38 @@ class Feed:
             return
         self._say(state.word, name, f"{state.word}{': ' if line.reason else ''}{line.reason}")
 
+    async def _asked(self, name: str, row: WaitRow) -> None:
+        """Say what a person is asked, and of an unknown effect why."""
+        wait = wait_name(row.run_id, row.seq)
+        text = f"needs you: {first_line(row.title)}"
+        if row.kind is WaitKind.ATTENTION:
+            with suppress(TorporError):  # decided meanwhile, or the store is away
+                text += why_of(await self._client.wait(wait))
+        self._say("needs you", name, text, hint=f"torpor inbox {wait}", wait=wait)
+
+    def release(self) -> None:
+        """Say what was held, and from now on everything at once."""
+        held, self._held = self._held or (), None
+        for said in held:
+            self._write(said)
+
     def _say(self, word: str, name: str, text: str, *, hint: str = "", wait: str = "") -> None:
-        at = clock.wall()
+        said = _Said(clock.wall(), word, name, text, hint, wait)
+        if self._held is not None:
+            self._held.append(said)
+        else:
+            self._write(said)
+
+    def _write(self, said: _Said) -> None:
+        at, word, name, text, hint, wait = said
         if self._lines is not None:
             more = {"wait": wait} if wait else {}
             write({"at": iso(at), "event": word, "run": name, "text": text, **more}, self._lines, line=True)
             return
         after = f"   {hint}" if hint else ""
         room = self._screen.width - len(f"{clock_time(at)} x {name}  {after}")
-        said = self._screen.fit(clean(text), max(room, 20))
-        painted = self._screen.state(word, said) if word in {"needs you", "failed"} else said
+        fitted = self._screen.fit(clean(text), max(room, 20))
+        painted = self._screen.state(word, fitted) if word in {"needs you", "failed"} else fitted
         self._screen.say(f"{clock_time(at)} {self._screen.glyph(word)} {name}  {painted}{after}")
 
 

@@ -110,17 +110,18 @@ def _run(given: list[str], *, as_json: bool, debug: bool) -> int:
         raise
     except Exception as error:  # noqa: BLE001 - whatever it is, a person is told what and what next
         if hasattr(error, "format_message"):  # the command line itself could not be read
-            return _usage(error, as_json=as_json)
+            return _usage(error, given, as_json=as_json)
         from torpor.cli.problems import tell
 
         return tell(error, as_json=as_json, debug=debug)
 
 
-def _usage(error: Any, *, as_json: bool) -> int:
+def _usage(error: Any, given: Sequence[str], *, as_json: bool) -> int:
     from torpor.cli.problems import tell
     from torpor.errors import UsageError
 
     context = getattr(error, "ctx", None)
     message = str(error.format_message()).strip()
-    path = context.command_path if context is not None else "torpor"
+    command = next((word for word in given if word in _EXAMPLES), "")  # an option without its value has no context
+    path = context.command_path if context is not None else f"torpor {command}".rstrip()
     return tell(UsageError(message[0].lower() + message[1:], hint=f"{path} --help"), as_json=as_json)

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 from torpor.cli.screen import Column, Screen, clean
 from torpor.cli.spoken import moment, one_day, stamp
 from torpor.cli.strip import share, strip
+from torpor.engine.queries.people import why_of
 from torpor.engine.queries.spoken import duration, plural
+from torpor.store.values import MISFIT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -109,7 +111,7 @@ def inbox_lines(screen: Screen, inbox: Inbox) -> Iterator[str]:
         [
             item.wait,
             item.asks,
-            item.what,
+            item.what + why_of(item),
             item.run,
             duration(inbox.at - item.opened_at),
             moment(item.expires_at, inbox.at) if item.expires_at is not None else "-",
@@ -135,6 +137,12 @@ def verbs(item: InboxItem) -> list[tuple[str, str]]:
             (f"torpor answer {item.wait} --happened 'JSON'", "with what it gave back, null for nothing"),
             (f"torpor answer {item.wait} --again", again),
             (f'torpor answer {item.wait} --fail "reason"', ""),
+        ]
+    if MISFIT in item.what:
+        return [
+            (f"torpor cancel {item.run}", "its input cannot be changed"),
+            (f"torpor start {item.run.rpartition('-')[0]} INPUT", "with one that fits"),
+            (f"torpor answer {item.wait} --again", "if the code was wrong and is mended"),
         ]
     return [
         (f"torpor answer {item.wait} --again", "try the run again"),
@@ -192,6 +200,8 @@ def shown_lines(screen: Screen, run: RunShown, *, entries: int) -> Iterator[str]
     following = f"   {reached}" if reached not in {"-", "no date"} else ""
     yield f"{screen.glyph(word_of(line))} {screen.state(word_of(line), clean(state_text(line)))}"
     yield f"  since {since}{following}"
+    if line.hint:
+        yield f"  hint: {clean(line.hint)}"
     yield ""
     if run.life:
         began, ended = moment(run.life[0].began_at, run.at), moment(run.life[-1].ended_at, run.at)

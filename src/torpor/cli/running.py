@@ -16,8 +16,9 @@ from torpor.cli.driving import INTERRUPTED, Driver, log_to_stderr
 from torpor.cli.feed import Feed
 from torpor.cli.options import value_of
 from torpor.cli.screen import Screen
+from torpor.engine.queries.people import why_of
 from torpor.errors import Conflict, NeedsPerson, NotFound, UsageError
-from torpor.runtime import load_app, opened
+from torpor.runtime import check_input, load_app, opened
 from torpor.store import values
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ async def run_here(wanted: Wanted, url: str, out: IO[str], *, as_json: bool) -> 
     log_to_stderr(logging.WARNING if as_json else logging.INFO)
     app = load_app(wanted.app)
     _check_program(app, wanted)
+    check_input(app.flows[wanted.program], wanted.value)
     screen = Screen.of(sys.stderr)
     async with opened(url) as store:
         driver = Driver(store, app)
@@ -58,7 +60,7 @@ async def run_here(wanted: Wanted, url: str, out: IO[str], *, as_json: bool) -> 
             started = await driver.client.start(wanted.program, wanted.value, key=wanted.key)
             feed.only = "-" if as_json else started.run_id
             if not started.created and not as_json:
-                screen.say(f"{started.run_id} was started before with this key; it goes on here")
+                screen.say(f"{started.run_id} was started before with this key, and keeps its input; it goes on here")
             body = await _unless_stopped(working, _ended(driver.client, feed, started.run_id, wanted, screen))
         finally:
             await driver.finish()
@@ -136,7 +138,7 @@ async def _ask_all(client: Client, run: str, wanted: Wanted, screen: Screen) -> 
         if not wanted.asks or not (sys.stdin.isatty() and sys.stderr.isatty()):
             command = render.verbs(item)[0][0]
             hint = f"{command}   then torpor worker {wanted.app} goes on with it"
-            raise NeedsPerson(f"{run} needs a person: {item.asks} {item.what}", hint=hint)
+            raise NeedsPerson(f"{run} needs a person: {item.asks} {item.what}{why_of(item)}", hint=hint)
         try:
             await _ask(client, item, wanted, screen)
         except Conflict as first:

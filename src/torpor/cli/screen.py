@@ -38,7 +38,7 @@ _GLYPHS = {
     "completed": ("✓", "+", ""),
     "cancelled": ("\u2013", "-", "dim"),
 }
-"""Each display word: its glyph, its ASCII glyph, its colour (docs/glossary.md)."""
+"""Each display word: its glyph, its ASCII glyph, its colour."""
 _ASCII = str.maketrans({"…": "~", "\u2013": "-", "—": "-", "·": "."})
 
 

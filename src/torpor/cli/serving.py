@@ -30,12 +30,13 @@ async def serve(place: str, url: str, options: dict[str, Any]) -> int:
     screen = Screen.of(sys.stderr)
     async with opened(url) as store:
         driver = Driver(store, app, **{**usual, **given})
-        feed = Feed(driver.client, screen, only="-")  # counts what was lost, tells nothing
+        feed = Feed(driver.client, screen, only="-", failures=True)  # counts what was lost
         working = await driver.start(feed)
         programs = ", ".join(sorted(app.flows))
         screen.say(
             f"{driver.worker_name} works on {programs}   {without_password(url)}   Python {platform.python_version()}"
         )
         await working
+        await feed.finish()
         screen.say(f"{driver.worker_name} stopped: {await last_words(driver.client, driver, feed)}")
     return INTERRUPTED if driver.interrupted else 0

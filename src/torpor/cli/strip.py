@@ -55,5 +55,12 @@ def share(life: Sequence[Stretch]) -> str:
     """Return how much of a life was not asleep, `awake or ready 7m 14s of 4d 12h (0.11 %)`: no entry says when a claim came."""
     whole = life[-1].ended_at - life[0].began_at
     awake = sum(part.ended_at - part.began_at for part in life if part.state == "awake")
-    percent = f" ({100 * awake / whole:.2g} %)" if whole else ""
+    percent = f" ({_percent(100 * awake / whole)} %)" if whole else ""
     return f"awake or ready {duration(awake)} of {duration(whole)}{percent}"
+
+
+def _percent(percent: float) -> str:
+    """Return two digits of a part of a hundred, without an exponent."""
+    if percent >= 10:  # noqa: PLR2004 - two digits are whole now
+        return f"{percent:.0f}"
+    return f"{percent:.2g}" if percent >= 0.01 or not percent else "under 0.01"  # noqa: PLR2004 - said here

@@ -63,9 +63,17 @@ def _unopened(url: str, *, create: bool, clock: Callable[[], int] | None, durabl
         if not rest.startswith("/") or rest == "/":
             raise UsageError(f"{url!r} names no file", hint="sqlite:///./torpor.db, or sqlite:////srv/torpor.db")
         return _sqlite(unquote(rest[1:]), create=create, clock=clock, durable=durable, outside=outside)
-    if colon or not url:
-        raise UsageError(f"{url!r} is no store that torpor knows", hint=_FORMS)
+    if (
+        colon or not url or url.startswith(("sqlite:", "postgresql:", "postgres:"))
+    ):  # one colon, no slashes: no file's name
+        raise UsageError(f"{url!r} is no store that torpor knows", hint=_near(url))
     return _sqlite(url, create=create, clock=clock, durable=durable, outside=outside)
+
+
+def _near(url: str) -> str:
+    """Return what was probably meant, else the forms there are."""
+    scheme, _, rest = url.partition(":")
+    return f"sqlite:///{rest.lstrip('/')}" if scheme == "sqlite" and rest.strip("/") else _FORMS
 
 
 def _sqlite(path: str, *, create: bool, clock: Callable[[], int] | None, durable: bool, outside: Outside) -> Store:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from torpor.engine.queries.facts import AHEAD_MICROS, Facts
 from torpor.engine.queries.fleet import SILENT_MICROS
 from torpor.engine.queries.spoken import duration, plural, size
+from torpor.engine.queries.versions import stranded
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -91,6 +92,7 @@ def diagnose(found: Facts, place: Place, gone: frozenset[int]) -> Diagnosis:
         _clock(found, place),
         *_workers(found, workers),
         _queue(found, living),
+        *_versions(found, living),
         *_timers(found, living),
         *_effects(found),
         _people(found),
@@ -177,7 +179,7 @@ def _queue(found: Facts, living: set[int]) -> DoctorLine:
         return DoctorLine("ok", "queue", "nothing is ready and waits for a worker")
     oldest = duration(found.at - found.ready_since_at) if found.ready_since_at is not None else "?"
     served = {number for row in found.workers if row.id in living for number in json.loads(row.programs)}
-    unserved = {number: count for number, count in found.ready_of.items() if number not in served}
+    unserved = [number for number in found.ready_of if number not in served and number not in found.old]
     text = f"{plural(ready, 'run')} ready, oldest {oldest}"
     if not living:
         return DoctorLine("warn", "queue", f"{text}; 0 workers connected", "torpor worker APP.py")
@@ -186,6 +188,18 @@ def _queue(found: Facts, living: set[int]) -> DoctorLine:
         hint = "torpor worker APP.py: the app that has it"
         return DoctorLine("warn", "queue", f"{text}; no living worker serves {named}", hint)
     return DoctorLine("ok", "queue", text)
+
+
+def _versions(found: Facts, living: set[int]) -> list[DoctorLine]:
+    """Say which runs nobody can take up because the code has moved on (or back)."""
+    rows = [row for row in found.workers if row.id in living]
+    lines = []
+    for number, names in found.old.items():
+        said = stranded(names[0], found.versions[number], found.versions, rows)
+        if said is not None:
+            more = f" (and {plural(len(names) - 1, 'other')} like it)" if len(names) > 1 else ""
+            lines.append(DoctorLine("warn", "versions", f"{said.text}{more}", said.hint))
+    return lines
 
 
 def _timers(found: Facts, living: set[int]) -> list[DoctorLine]:

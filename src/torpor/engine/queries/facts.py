@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from torpor.core.ids import run_name
@@ -10,7 +11,7 @@ from torpor.core.replay import shown
 from torpor.core.run import State
 from torpor.core.wait import WaitKind
 from torpor.engine.large import legible, named_blobs
-from torpor.engine.queries.fleet import COUNTED, LEASE_MICROS, MOST
+from torpor.engine.queries.fleet import COUNTED, LEASE_MICROS, MOST, SILENT_MICROS
 from torpor.engine.queries.people import InboxItem, inbox
 from torpor.store import values
 from torpor.store.rows import RunChange, RunFilter
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from torpor.core.lease import Lease
     from torpor.store.protocol import Tx
-    from torpor.store.rows import RunRow, WorkerRow
+    from torpor.store.rows import ProgramRow, RunRow, WorkerRow
 
 AHEAD_MICROS = 300_000_000
 """A stored time so far ahead of the store's clock says that this clock is wrong, or was (docs/operations.md)."""
@@ -63,12 +64,17 @@ class Facts:
     next_due_at: int | None
     ahead_micros: int
     """How far the newest stored times are ahead of the store's clock."""
+    versions: dict[int, ProgramRow] = field(default_factory=dict)
+    """Every program in each of its versions, by number."""
+    old: dict[int, list[str]] = field(default_factory=dict)
+    """Open runs, by program, of versions that no worker heard of lately serves."""
 
 
 def facts(tx: Tx) -> Facts:
     """Read the facts; bounded."""
     now = tx.now()
-    programs = {row.id: row.name for row in tx.programs()}
+    versions = {row.id: row for row in tx.programs()}
+    programs = {row.id: row.name for row in versions.values()}
     workers = tx.workers()
     leases = tx.all_leases(limit=MOST)
     running = _named(tx.get_runs(sorted(lease.run_id for lease in leases)).values() if leases else (), programs)
@@ -92,7 +98,22 @@ def facts(tx: Tx) -> Facts:
         list(_named(tx.list_runs(RunFilter([State.FAILED], limit=_FAILED)), programs).values()),
         tx.next_due(),
         max(0, *(at - now for at in _stored_times(leases, workers, since))) if leases or workers or since else 0,
+        versions,
+        _old(tx, workers, programs),
     )
+
+
+def _old(tx: Tx, workers: Sequence[WorkerRow], programs: Mapping[int, str]) -> dict[int, list[str]]:
+    """Return open runs of programs that nobody serves in their version, though somebody does in another."""
+    heard = [row for row in workers if tx.now() - row.seen_at < SILENT_MICROS]
+    served = {number for row in heard for number in json.loads(row.programs)}
+    names = {programs[number] for number in served if number in programs}
+    unserved = [number for number, name in programs.items() if name in names and number not in served]
+    found: dict[int, list[str]] = {}
+    if unserved:
+        for run in tx.list_runs(RunFilter([State.READY, State.WAITING], unserved, limit=MOST)):
+            found.setdefault(run.program, []).append(run_name(programs[run.program], run.id))
+    return found
 
 
 def _counted(numbers: Iterable[int]) -> dict[int, int]:

@@ -15,6 +15,7 @@ from torpor.core.replay import shown
 from torpor.core.run import Flag, State
 from torpor.core.wait import WaitKind
 from torpor.engine.large import legible, named_blobs
+from torpor.engine.queries.versions import stranded
 from torpor.errors import UsageError
 from torpor.store import values
 from torpor.store.rows import RunFilter
@@ -77,6 +78,8 @@ class RunLine:
     worker: str | None
     cancelling: bool
     waits: list[WaitLine] = field(default_factory=list)
+    hint: str = ""
+    """What to do about a run that failed or that nobody can take up, if it is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +153,7 @@ def run_lines(tx: Tx, runs: Sequence[RunRow], *, gone: frozenset[int] = frozense
     heads = {run.id: leases[run.id].head if run.id in leases else run.head for run in runs}
     places = [(run_id, head) for run_id, head in heads.items() if head]
     places += [(w.run_id, w.seq) for rows in waits.values() for w in rows if w.kind.for_person]
-    open_runs = any(run.state in {State.READY, State.RUNNING} for run in runs)
+    open_runs = any(not run.state.final for run in runs)
     reading = _Reading(
         {row.id: row for row in tx.programs()},
         {row.id: row for row in tx.workers()} if open_runs else {},
@@ -196,15 +199,14 @@ class _Reading:
         worker = self._holder(lease) if lease is not None else None
         display = WORDS.get(run.state) or ("needs you" if people else "asleep")
         next_at, next_is = self._next(run, lease, people)
+        reason, hint = self._reason(run, open_waits, people)
         return RunLine(
             run_name(name, run.id),
             name,
             program.version if program is not None else 0,
             run.state.word,
             display,
-            self._held(lease, f"turn {turn} on {worker}")
-            if lease is not None
-            else self._reason(run, open_waits, people),
+            self._held(lease, f"turn {turn} on {worker}") if lease is not None else reason,
             self._since(run),
             next_at,
             next_is,
@@ -215,6 +217,7 @@ class _Reading:
             worker,
             cancelling,
             [self.wait_line(w) for w in open_waits],
+            hint,
         )
 
     def wait_line(self, wait: WaitRow) -> WaitLine:
@@ -234,25 +237,35 @@ class _Reading:
         """Return the workers that are not proven dead and were heard of not long ago."""
         return [r for r in self.workers.values() if r.id not in self.gone and self.now - r.seen_at < SILENT_MICROS]
 
-    def _unserved(self, run: RunRow) -> str:
-        """Return why nobody takes a ready run, if that is so."""
+    def _unserved(self, run: RunRow) -> tuple[str, str]:
+        """Return why nobody takes an open run up and what helps, if that is so."""
         living = self._living()
+        program = self.programs.get(run.program)
+        if program is not None and (found := stranded(run_name(program.name, run.id), program, self.programs, living)):
+            return found
+        if run.state is not State.READY:
+            return "", ""  # nobody needs to be there before it wakes
         if not living:
-            return "no worker is connected"
+            return "no worker is connected", ""
         served = {number for row in living for number in json.loads(row.programs)}
-        return "" if run.program in served else "no worker that lives serves this program"
+        return "" if run.program in served else "no worker that lives serves this program", ""
 
-    def _reason(self, run: RunRow, open_waits: Sequence[WaitRow], people: Sequence[WaitRow]) -> str:
+    def _reason(self, run: RunRow, open_waits: Sequence[WaitRow], people: Sequence[WaitRow]) -> tuple[str, str]:
+        """Return why a run is where it is, and what to do about it if that is known."""
         if run.state is State.READY:
             return self._unserved(run)
         if run.state is State.FAILED:
             entry = self.entries.get((run.id, run.head))
-            return failure(legible(entry.body, self.packed)) if entry is not None and entry.body else ""
+            body = legible(entry.body, self.packed) if entry is not None and entry.body else b""
+            return (failure(body), advice(body)) if body else ("", "")
         if run.state is not State.WAITING:
-            return ""
-        if run.epoch == 0 and not open_waits:
-            return "starts later"
-        return " or ".join(self.wait_line(wait).title for wait in people or open_waits)
+            return "", ""
+        unserved, hint = self._unserved(run)
+        starts_later = run.epoch == 0 and not open_waits
+        why = (
+            "starts later" if starts_later else " or ".join(self.wait_line(wait).title for wait in people or open_waits)
+        )
+        return ", but ".join(part for part in (why, unserved) if part), hint
 
     def _since(self, run: RunRow) -> int:
         """Return since when it is as it is: its last entry, or for a ready run when it became ready."""
@@ -293,3 +306,9 @@ def failure(body: bytes) -> str:
         return str(recorded)
     where = f" ({recorded['where']})" if recorded.get("where") else ""
     return f"{recorded.get('kind', 'error')}: {first_line(str(recorded.get('detail', '')))}{where}"
+
+
+def advice(body: bytes) -> str:
+    """Return what a recorded error says is to be done about it, empty if it says nothing."""
+    recorded: Any = values.plain(body)
+    return first_line(str(recorded.get("hint") or "")) if isinstance(recorded, dict) else ""

@@ -107,6 +107,12 @@ def _what(row: WaitRow, entry: Stored | None, content: dict[str, Any]) -> str:
     return f"{asked(row, entry).removeprefix('settle ')} {arguments(content)}".rstrip()
 
 
+def why_of(item: InboxItem) -> str:
+    """Return why an effect is unknown, to be put behind what is asked: ` (it raised ValueError: bad 1)`; or nothing."""
+    why = first_line(str(item.content.get("why") or "")) if isinstance(item.content, dict) else ""
+    return f" ({why})" if item.asks == "settle" and why else ""
+
+
 def arguments(content: dict[str, Any]) -> str:
     """Return a call's arguments in one line: `88121 usd=40.0`."""
     from orjson import dumps

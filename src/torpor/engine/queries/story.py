@@ -14,6 +14,7 @@ from torpor.core.replay import CallKind, kind_of, name_of, shown
 from torpor.engine.large import legible
 from torpor.engine.queries.fleet import failure, first_line
 from torpor.engine.queries.people import arguments
+from torpor.engine.queries.spoken import duration
 from torpor.store import values
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 GIVEN_BACK = ("drained", "yielded")
 """How a note begins with which a worker gave a run back of its own will."""
 _TOLD = ("approve ", "settle ")
+_SLEEPS = "sleeps "
 
 
 @dataclass(slots=True)
@@ -122,7 +124,10 @@ class _Teller:
         if self._epoch and entry.epoch != self._epoch and self._sleeping is None and not self._given_back:
             self._say(entry, "another worker took over", "resumed", ended_at=entry.at).seq = 0
         if self._sleeping is not None:
-            self._sleeping.outcome, self._sleeping.ended_at = "woken", entry.at
+            line = self._sleeping
+            line.outcome, line.ended_at = "woken", entry.at
+            if line.what.startswith(_SLEEPS):
+                line.what = f"slept {duration(entry.at - line.at)} {line.what.removeprefix(_SLEEPS)}"
         self._sleeping, self._given_back = None, False
         self._epoch = entry.epoch
         if entry.key is not None:
@@ -180,7 +185,7 @@ class _Teller:
             why = " or ".join(str(title) for title in body["for"])
             self.slept[entry.seq] = why
             told = all(str(title).startswith(_TOLD) for title in body["for"])  # the wait's own line says it
-            self._sleeping = self._say(entry, f"slept for {why}", "asleep", quiet=told)
+            self._sleeping = self._say(entry, f"{_SLEEPS}for {why.replace('timer', 'a timer')}", "asleep", quiet=told)
             return
         title = first_line(str(body.get("title", "trouble"))) if isinstance(body, dict) else "trouble"
         self.slept[entry.seq] = title

@@ -32,8 +32,8 @@ Parse it as JSON and `encode` the result; then `decode(body, hint=annotation)` g
 from __future__ import annotations
 
 from torpor.store.values.digests import digest, digest_of
-from torpor.store.values.reading import decode
+from torpor.store.values.reading import MISFIT, decode
 from torpor.store.values.showing import plain
 from torpor.store.values.writing import MAX_DEPTH, encode
 
-__all__ = ["MAX_DEPTH", "decode", "digest", "digest_of", "encode", "plain"]
+__all__ = ["MAX_DEPTH", "MISFIT", "decode", "digest", "digest_of", "encode", "plain"]

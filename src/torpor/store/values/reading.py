@@ -17,10 +17,15 @@ from torpor.store.values.spoken import read_spoken
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pydantic import ValidationError
+
     from torpor.store.values.names import Types
 
 _TAG_BYTES = b'"$"'
 _FIRST_PRINTABLE = 0x20
+_SHOWN_LETTERS = 60
+MISFIT = "the input does not fit"
+"""How the refusal of an input begins that does not fit the annotation of its state."""
 _JSON_LIKE = ("int", "float", "str", "dict")  # what a client may send as well: it fits no type of the program yet
 _SIMPLE: dict[str, Callable[[Node, Read], object]] = {tag.name: tag.read for tag in (*SCALARS, *CONTAINERS)}
 _CLASSES: dict[str, Callable[[Node, Read, Types | None], object]] = {
@@ -114,6 +119,16 @@ def _fitted(value: object, hint: Any, body: bytes | None = None) -> object:
         return adapter.validate_python(value) if body is None else adapter.validate_json(body)
     except ValidationError as error:
         raise UsageError(
-            f"the input does not fit {getattr(hint, '__name__', hint)}: {error}",
-            hint="correct the input and send it again",
+            f"{MISFIT} {getattr(hint, '__name__', hint)}: {_first_detail(error)}",
+            hint="a started run keeps its input: torpor cancel it, then torpor start with an input that fits",
         ) from error
+
+
+def _first_detail(error: ValidationError) -> str:
+    """Return the first complaint in one line, with the place and what was there: `n: Field required, got {'m': 2}`."""
+    first, *others = error.errors(include_url=False)
+    place = ".".join(str(part) for part in first["loc"])
+    given = repr(first["input"])
+    shown = given if len(given) <= _SHOWN_LETTERS else f"{given[:_SHOWN_LETTERS]}..."
+    more = f" (and {len(others)} more)" if others else ""
+    return f"{place}{': ' if place else ''}{first['msg']}, got {shown}{more}"
