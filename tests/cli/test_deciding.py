@@ -22,7 +22,10 @@ def test_start_makes_a_program_known(shell: Shell) -> None:
     run = done.out.split()[0]
     assert (done.code, done.out) == (0, f"{run} started\nnext: torpor show {run}\n")
     assert shell.ok("start", "double", "5", "--key", "k") == {"run": run, "created": False}
-    assert "was started before with this key" in shell.run("start", "double", "5", "--key", "k").out
+    assert (
+        "was started before with this key; its input was not changed"
+        in shell.run("start", "double", "5", "--key", "k").out
+    )
     later = shell.ok("start", "naps", "1", "--at", "+2h")["run"]
     lines = {line["run"]: line for line in shell.ok("ps")["runs"]}
     assert (lines[run]["shown"], lines[run]["reason"]) == ("ready", "no worker is connected")
@@ -37,6 +40,39 @@ def test_inputs(shell: Shell, runs: dict[str, str]) -> None:
     assert shell.ok("show", from_file)["state"] == {"n": "123456789012345678901234567890"}
     from_pipe = shell.run("start", "hears", "-", "--json", stdin='"go"').document["run"]
     assert shell.ok("show", from_pipe)["state"] == "go"
+
+
+def test_an_input_that_does_not_fit_starts_nothing(shell: Shell, runs: dict[str, str]) -> None:
+    """With the app at hand an input is held against the annotation first, by `start --app` and by `run`."""
+    for words in (["start", "double", '"x"', "--app", "shop.py"], ["run", "shop.py", "double", '"x"']):
+        done = shell.run(*words)
+        assert (done.code, done.out) == (2, "")
+        error, hint = done.err.splitlines()
+        assert error.startswith("error: the input does not fit int: Input should be a valid integer")
+        assert error.endswith(", got 'x'")
+        assert hint == "hint: nothing was started; shop:double says what it takes"
+    assert len(shell.ok("ps", "--all")["runs"]) == len(runs)
+
+
+def test_the_wrong_verb(shell: Shell, runs: dict[str, str]) -> None:
+    """Approving what is to be settled, or settling what is to be approved, names the commands that do decide it."""
+    settle, consent = wait_of(runs["sends torn"], shell), wait_of(runs["sends a1"], shell)
+    for words in (["approve", settle], ["approve", settle, "--yes"], ["deny", settle]):
+        done = shell.run(*words)
+        assert done.code == 2
+        error, hint = done.err.splitlines()
+        assert error == f'error: {settle} asks to settle refund#1 "torn"'
+        assert hint.startswith(f"hint: torpor answer {settle} --happened 'JSON'   or   torpor answer {settle} --again")
+    done = shell.run("answer", consent, "--again")
+    assert done.code == 2
+    assert done.err.splitlines()[1] == f'hint: torpor approve {consent}   or   torpor deny {consent} "reason"'
+
+
+def test_a_signal_that_nobody_waits_for(shell: Shell, runs: dict[str, str]) -> None:
+    """It is kept, and what the run does wait for is said."""
+    run = runs["hears go"]
+    assert shell.run("signal", run, "goo").out == f"goo is kept for {run}; it waits for: go\n"
+    assert shell.run("signal", run, "go").out == f"go is kept for {run}\n"
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,8 @@ import pytest
 
 from tests.cli.shell import BROKEN_AT
 from torpor.cli.screen import Column, Screen, cells, clean
+from torpor.cli.strip import share
+from torpor.engine.queries.story import Stretch
 
 if TYPE_CHECKING:
     from tests.cli.shell import Shell
@@ -138,6 +140,59 @@ def test_the_doctor(shell: Shell, runs: dict[str, str]) -> None:
     assert found["counts"]["failed"] == 1
     assert runs["broken 0"] in next(line["text"] for line in found["lines"] if line["subject"] == "runs")
     assert shell.run("doctor", "--reset-clock").out == "0 stored times brought back to this machine's clock\n"
+
+
+NEWER = """from torpor import App, Context
+
+app = App()
+
+
+@app.flow(version=2)
+async def hears(ctx: Context, name: str) -> object:
+    return await ctx.receive(name)
+"""
+
+
+def test_a_version_that_nobody_serves(shell: Shell, runs: dict[str, str]) -> None:
+    """ps, show and the doctor say which version a run is, what is served instead, and the ways out."""
+    run = runs["hears go"]
+    (shell.folder / "shop.py").write_text(NEWER, "utf-8")
+    said = f"{run} is version 1; w2 serves hears version 2"
+    with shell.going("worker", "shop.py", "--name", "w2") as worker:
+        assert worker.stderr is not None
+        assert any("works on" in line for line in worker.stderr)
+        line = next(line for line in shell.ok("ps")["runs"] if line["run"] == run)
+        assert line["reason"] == f"message go, but {said}"
+        assert shell.run("signal", run, "go", "1").code == 0
+        shown = shell.run("show", run).out
+        assert f"ready: {said}\n" in shown
+        hint = 'hint: app.upcast(1, fn, flow="hears") in the new code, or a worker with the code of version 1'
+        assert f"  {hint}\n" in shown
+        found = shell.run("doctor").out
+        assert re.search(rf"^warn +versions +{re.escape(said)}\n +{re.escape(hint)}$", found, re.MULTILINE)
+
+
+def test_an_input_that_does_not_fit(shell: Shell) -> None:
+    """Started without --app it becomes a trouble: its line says what is wrong, and that only a new run helps."""
+    assert shell.run("worker", "shop.py", "--until-idle").code == 0
+    run = shell.ok("start", "double", '"x"')["run"]
+    assert shell.run("worker", "shop.py", "--until-idle").code == 0
+    out = shell.run("inbox", COLUMNS="300").out
+    assert "the input does not fit int: Input should be a valid integer" in out
+    assert ", got 'x'" in out
+    assert f"torpor cancel {run} " in out
+    assert "torpor start double INPUT" in out
+
+
+def test_shares_have_no_exponent() -> None:
+    """A part of a hundred is read at a glance, however large or small."""
+    second = 1_000_000
+    whole = [Stretch("awake", 0, 16_000)]
+    assert share(whole) == "awake or ready 16ms of 16ms (100 %)"
+    half = [Stretch("awake", 0, second), Stretch("asleep", second, 2 * second)]
+    assert share(half).endswith(" (50 %)")
+    little = [Stretch("awake", 0, second), Stretch("asleep", second, 10**6 * second)]
+    assert share(little).endswith(" (under 0.01 %)")
 
 
 @pytest.mark.parametrize("width", [50, 80])

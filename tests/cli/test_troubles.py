@@ -43,6 +43,7 @@ def test_usage_errors(shell: Shell) -> None:
     assert done.err.splitlines()[-1] == "hint: torpor --help"
     done = shell.run("start")
     assert (done.code, done.err.splitlines()[-1]) == (2, "hint: torpor start --help")
+    assert shell.run("start", "double", "--key").err.splitlines()[-1] == "hint: torpor start --help"
     done = shell.run("ps", "--nope", "--json")
     assert (done.code, done.out, done.problem["type"]) == (2, "", "UsageError")
     assert shell.run("ps", "--state", "sleepy").code == 2
@@ -61,6 +62,9 @@ def test_no_store(shell: Shell) -> None:
     assert not (shell.folder / "torpor.db").exists()
     assert shell.run("ps", "--store", "postgresql://nobody@127.0.0.1:1/none").code == 6
     assert shell.run("ps", TORPOR_STORE="mysql://x").code == 2
+    done = shell.run("worker", "shop.py", "--store", "sqlite:foo.db")
+    assert (done.code, done.err.splitlines()[1]) == (2, "hint: sqlite:///foo.db")
+    assert not list(shell.folder.glob("*foo.db"))
     assert Settings.model_fields["store"].default == DEFAULT_STORE
 
 

@@ -40,6 +40,28 @@ def test_run_tells_of_the_author_s_error(shell: Shell) -> None:
     assert done.err.splitlines()[-1].startswith("hint: torpor show broken-")
 
 
+HINTED = """from torpor import App, Context, UsageError
+
+app = App()
+
+
+@app.flow
+async def hinted(ctx: Context) -> None:
+    raise UsageError("no such shop", hint="say which shop")
+"""
+
+
+def test_the_hint_of_a_failure_is_told(shell: Shell) -> None:
+    """A worker says that a run failed; `run` and `show` say what its error recommends."""
+    (shell.folder / "hinted.py").write_text(HINTED, "utf-8")
+    run = shell.run("start", "hinted", "--app", "hinted.py").out.split()[0]
+    worker = shell.run("worker", "hinted.py", "--until-idle")
+    assert re.search(rf"^\S+ ✕ {run}  failed: UsageError: no such shop", worker.err, re.MULTILINE)
+    assert "  hint: say which shop\n" in shell.run("show", run).out
+    done = shell.run("run", "hinted.py", "hinted")
+    assert done.err.splitlines()[-1].startswith("hint: say which shop; torpor show hinted-")
+
+
 def test_run_stops_at_a_person_without_a_terminal(shell: Shell) -> None:
     """Exit code 5 with the command that decides; afterwards the same key goes on to the end."""
     done = shell.run("run", "shop.py", "sends", '"a1"', "--key", "k")
@@ -212,7 +234,9 @@ def test_dev_says_that_it_slept_through_a_timer(shell: Shell, terminal: Callable
     dev = terminal("dev")
     header = dev.until("wake when you come back.")
     assert "SQLite torpor.db (new)" not in header
+    assert run not in header
     dev.until(f"{run}  completed")
+    assert re.search(r"slept \S+ for a timer +woken", shell.run("show", run).out)
 
 
 def test_the_ids_in_errors_can_be_pasted(shell: Shell) -> None:

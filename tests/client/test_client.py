@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.client.programs import Order, app
+from torpor import App, Context
 from torpor.client import Client
 from torpor.core.run import State
 from torpor.errors import (
@@ -21,6 +22,7 @@ from torpor.errors import (
     UnstorableValue,
     UsageError,
 )
+from torpor.runtime import run as run_here
 from torpor.testing import Lab, Run
 
 if TYPE_CHECKING:
@@ -57,6 +59,24 @@ def test_a_result_comes_back_as_it_was(on: Callable[[Check], None]) -> None:
         assert await client.result(started.run_id) == Order(7, "x")
 
     on(check)
+
+
+annotated = App()
+
+
+@annotated.flow
+async def takes(ctx: Context, what: Order) -> int:
+    """Return the number: a flow whose annotations can be read."""
+    del ctx
+    return what.number
+
+
+def test_a_state_that_does_not_fit_is_not_run() -> None:
+    """`torpor.run` holds plain values against the annotation before anything is started; values of its class pass."""
+    with pytest.raises(UsageError, match=r"does not fit Order: text: Field required, got \{'number': 1\}"):
+        asyncio.run(run_here(annotated, takes, {"number": 1}))
+    for fits in (Order(7, "x"), {"number": 7, "text": "x"}):
+        assert asyncio.run(run_here(annotated, takes, fits)) == 7
 
 
 def test_an_equal_key_finds_the_run(on: Callable[[Check], None]) -> None:

@@ -109,7 +109,8 @@ class Executor:
                 state = upcast(self.flow, state, self.version)
             self.turn = Turn(self, self.flow, number, at, state, entries)
         except Exception as error:  # noqa: BLE001 - the author's upcast, or a state their code cannot read
-            self._trouble(Trouble.DIVERGED, f"the state of turn {number} cannot be read: {error}", described(error))
+            told = described(error)
+            self._trouble(Trouble.DIVERGED, f"the state of turn {number} cannot be read: {told['detail']}", told)
             return
         self.go_on()
 

@@ -184,8 +184,9 @@ class _Teller:
         if isinstance(body, dict) and "for" in body:
             why = " or ".join(str(title) for title in body["for"])
             self.slept[entry.seq] = why
+            named = ["a timer" if title == "timer" else str(title) for title in body["for"]]
             told = all(str(title).startswith(_TOLD) for title in body["for"])  # the wait's own line says it
-            self._sleeping = self._say(entry, f"{_SLEEPS}for {why.replace('timer', 'a timer')}", "asleep", quiet=told)
+            self._sleeping = self._say(entry, f"{_SLEEPS}for {' or '.join(named)}", "asleep", quiet=told)
             return
         title = first_line(str(body.get("title", "trouble"))) if isinstance(body, dict) else "trouble"
         self.slept[entry.seq] = title
