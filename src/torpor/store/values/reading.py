@@ -50,7 +50,9 @@ def decode(body: bytes, *, hint: object = None, types: Types | None = None) -> o
     """
     tree = parse(body)
     if _TAG_BYTES not in body:
-        return tree if hint is None else _fitted(tree, hint, body)
+        if hint is None or hint is type(tree):  # what already is of that type needs no pydantic, which is slow to load
+            return tree
+        return _fitted(tree, hint, body)
     reader = _Reader(types)
     value = reader.read(tree)
     return value if hint is None or reader.met_type else _fitted(value, hint)
