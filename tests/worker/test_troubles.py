@@ -42,8 +42,8 @@ async def charges(ctx: Context) -> Any:
 async def interrupted(lab: Lab, flow: Any = charges) -> Run:
     """Return a run whose worker was killed after its effect acted."""
     COUNTER.clear()
+    lab.crash(Place.ACTED)  # first: a worker that is there claims the run at once
     run = await lab.start(flow)
-    lab.crash(Place.ACTED)
     await lab.settle()
     lab.crash(Place.UNDISTURBED)
     return run
@@ -252,19 +252,20 @@ def test_a_run_that_kills_workers_is_stopped(store: Store, moment: Moment, answe
     """Three takeovers without an entry: a person decides (G13)."""
 
     async def check(lab: Lab) -> None:
-        run = await lab.start(poisoned)
         lab.crash(Place.AFTER, times=3)  # each after its claim
+        run = await lab.start(poisoned)
         await lab.settle()
         assert lab.deaths == 3
         (wait,) = [wait for wait in await lab.waits(run) if wait.for_person]
         assert wait.show["trouble"] == "poison"
         assert await lab.state(run) == "waiting"
-        await lab.answer(wait, **answer)
         if "fail" in answer:
+            await lab.answer(wait, **answer)
             with pytest.raises(RunFailed, match="enough"):
                 await lab.result(run)
             return
         lab.crash(Place.AFTER, times=3)
+        await lab.answer(wait, **answer)
         await lab.settle()
         (wait,) = [wait for wait in await lab.waits(run) if wait.for_person and not wait.answered]
         await lab.answer(wait, again=True)

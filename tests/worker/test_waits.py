@@ -183,8 +183,8 @@ def test_messages_between_runs_arrive_once_and_in_order(store: Store, moment: Mo
                 target = await lab.start(receiver)
                 if point % 2:
                     await lab.settle()
-                run = await lab.start(sender, target.name)
                 lab.crash(place, point)
+                run = await lab.start(sender, target.name)
                 await lab.settle()
                 assert await lab.result(run) == "sent", (place, point)
                 assert await lab.result(target) == (1, "two", 100_000), (place, point)

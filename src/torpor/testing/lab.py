@@ -135,6 +135,8 @@ class Lab:
                     self._stirred.clear()
                     await self._replace_the_dead()
                     if not await self.store.transact(sweep, await self._dead_workers()):
+                        if self._worker is not None and await self._worker.mortal.quiet():
+                            continue
                         return
                     await self._work()
                     await self._stirred.wait()

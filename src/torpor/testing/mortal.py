@@ -168,6 +168,8 @@ class MortalStore:
         """Stand in front of a store."""
         self._store = store
         self._life = life
+        self._under_way = 0
+        self._answered = asyncio.Event()
         self.plan = plan
 
     def __getattr__(self, name: str) -> Any:
@@ -186,12 +188,29 @@ class MortalStore:
             await self._die()
         if op is effects.commit_with and self.plan.now(Place.INSIDE, what):
             await self._die_inside(op, args, lane, more)
-        value = await self._sent(self._store.transact(op, *args, lane=lane, **more))
+        self._under_way += 1
+        self._answered.clear()
+        try:
+            value = await self._sent(self._store.transact(op, *args, lane=lane, **more))
+        finally:
+            self._under_way -= 1
+            if not self._under_way:
+                self._answered.set()
         if op is leases.claim:
             what = "a claim" if value[0] else ""  # type: ignore[index]
         if what and not self._life.over and self.plan.now(Place.AFTER, what):
             await self._die()
         return value if not self._life.over else await self._never()
+
+    async def quiet(self) -> bool:
+        """Return once no claim and no commit is under way; whether one was.
+
+        What it did can be seen in the store before its worker has the answer, and may be killed at that.
+        """
+        was = self._under_way > 0
+        while self._under_way and not self._life.over:
+            await self._answered.wait()
+        return was
 
     def transact_then(
         self,
