@@ -59,10 +59,6 @@ class Waker:
             self._next_due = due_at
             self._news.set()
 
-    def message(self) -> None:
-        """Say that there may be messages on their way."""
-        self._news.set()
-
     async def run(self) -> None:
         """Sweep until cancelled. Troubles of the store are waited out."""
         self._loop = asyncio.get_running_loop()

@@ -10,14 +10,16 @@ import random
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from torpor.blobs.packing import RESTORE, check_excuse, compress, digest_of, unpack
-from torpor.core.commit import Blob
+from torpor.blobs.packing import check_excuse
 from torpor.core.journal import BLOB_BYTES, BLOB_MARK
-from torpor.errors import NotFound, StoreCorrupt, StoreError
+from torpor.engine import large
+from torpor.errors import NotFound, StoreError
 from torpor.store import values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+
+    from torpor.core.commit import Blob
 
 
 @dataclass(slots=True)
@@ -67,24 +69,17 @@ class Bodies:
         body = values.encode(value, path=path)
         if self._secrets._known:  # noqa: SLF001 - one check on the hot path instead of a call
             body = self._secrets.strike(body)
-        return self._aside(body) if len(body) > BLOB_BYTES else body
-
-    def _aside(self, body: bytes) -> bytes:
-        digest = bytes.fromhex(digest_of(body))
-        if digest not in self._blobs:
-            packed = compress(body)
-            self._blobs[digest] = packed
-            self.new.append(Blob(digest, packed))
-        return BLOB_MARK + digest
+        if len(body) <= BLOB_BYTES:
+            return body
+        name, blob = large.put_aside(body)
+        if blob is not None and blob.digest not in self._blobs:
+            self._blobs[blob.digest] = blob.body
+            self.new.append(blob)
+        return name
 
     def whole(self, body: bytes) -> bytes:
         """Return a body with a blob's content in place of its name. Raises StoreCorrupt if the blob is missing."""
-        if body[:1] != BLOB_MARK:
-            return body
-        packed = self._blobs.get(body[1:])
-        if packed is None:
-            raise StoreCorrupt(f"blob {body[1:].hex()} is missing from the store", hint=RESTORE)
-        return unpack(packed, body[1:].hex())
+        return large.whole(body, self._blobs)
 
     def unreadable(self, bodies: Sequence[bytes | None]) -> StoreError | None:
         """Return why one of these bodies cannot be made whole, or None; content is checked only when it is unpacked."""
