@@ -39,8 +39,7 @@ app = App()
 @app.effect
 async def hold(name: str) -> str:
     print("acting")
-    while not Path(name).exists():
-        await asyncio.sleep(0.01)
+    await asyncio.to_thread(Path(name).read_bytes)  # a named pipe: until somebody opens its other end
     return name
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import secrets
 import signal
@@ -157,6 +158,7 @@ def test_ctrl_c_waits_for_an_effect(shell: Shell, terminal: Callable[..., Termin
     """The doctor says that it is not safe to stop; Ctrl-C lets the effect end, and nothing is left unknown."""
     dev = terminal("dev", "shop.py")
     dev.until("wake when you come back.")
+    os.mkfifo(shell.folder / "opened")
     run = shell.ok("start", "acts", '"opened"')["run"]
     dev.until("acting")
     assert f"hold#1 (once) of {run} is in flight on w1" in shell.ok("doctor")["safe_to_stop_text"]
@@ -174,6 +176,7 @@ def test_a_second_ctrl_c_leaves_at_once(shell: Shell, terminal: Callable[..., Te
     """Nothing waits any more; the effect is unknown to whoever takes the run up."""
     dev = terminal("dev", "shop.py")
     dev.until("wake when you come back.")
+    os.mkfifo(shell.folder / "never")
     run = shell.ok("start", "acts", '"never"')["run"]
     dev.until("acting")
     dev.type(CTRL_C)
