@@ -26,6 +26,7 @@ from torpor.engine import runs, waits
 from torpor.store import values
 from torpor.store.opening import check_schema, open_store
 from torpor.store.rows import NewSignal
+from torpor.store.sqlite import turnstile
 from torpor.testing import showing
 
 if TYPE_CHECKING:
@@ -46,11 +47,12 @@ assert State.RUNNING.value == 3
 class Member:
     """A worker process."""
 
-    def __init__(self, process: subprocess.Popen[bytes], log: Path) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], log: Path, store: Store) -> None:
         """Know a process by its log."""
         self.process = process
         self.pid = process.pid
         self._log = log
+        self._database = getattr(store, "path", "")
 
     def kill(self) -> None:
         """End it at once."""
@@ -58,9 +60,11 @@ class Member:
         self.process.wait()
 
     def freeze(self) -> None:
-        """Stop it where it is, and return once it stands."""
-        os.kill(self.pid, signal.SIGSTOP)
-        os.waitid(os.P_PID, self.pid, os.WSTOPPED)
+        """Stop it where it is, and return once it stands; not while it keeps everybody from writing to a file.
+
+        On PostgreSQL the server ends a transaction whose owner is silent, after 15 s.
+        """
+        turnstile.freeze(self.pid, self._database)
 
     def thaw(self) -> None:
         """Let it go on."""
@@ -116,7 +120,7 @@ class World:
                 stdout=errors,
                 stderr=errors,
             )
-        member = Member(process, log)
+        member = Member(process, log, self.store)
         self.members.append(member)
         self.until(lambda: process.poll() is not None or self._knows(process.pid), f"worker {name} began")
         assert process.poll() is None, member.log

@@ -16,7 +16,7 @@ from torpor.errors import StoreUnavailable
 from torpor.store.opening import open_store
 from torpor.store.protocol import Lane
 from torpor.store.sqlite import SqliteStore
-from torpor.store.sqlite.turnstile import Turnstile, holder
+from torpor.store.sqlite.turnstile import Turnstile, freeze, holder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -112,3 +112,34 @@ def test_nobody_has_a_free_turn(tmp_path: Path) -> None:
         assert holder(path) == (os.getpid(), False)
     assert holder(path) is None
     turnstile.close()
+
+
+_NEXT = """
+import fcntl, os, sys
+a = os.open(sys.argv[1] + ".turn-a", os.O_RDWR | os.O_CREAT)
+fcntl.flock(a, fcntl.LOCK_EX)
+print("next", flush=True)
+sys.stdin.readline()
+fcntl.flock(a, fcntl.LOCK_UN)
+print("through", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.slow
+def test_a_freeze_for_show_keeps_nobody_waiting(tmp_path: Path) -> None:
+    """Whoever is next in the queue is seen too, and `freeze` stops it only once it is through."""
+    path = str(tmp_path / "db")
+    Turnstile(path).close()
+    command = [sys.executable, "-c", _NEXT, path]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stdout.readline() == "next\n"
+        assert holder(path) == (process.pid, False)
+        process.stdin.write("\n")
+        process.stdin.flush()
+        freeze(process.pid, path)
+        assert holder(path) is None
+        with Turnstile(path):
+            process.kill()

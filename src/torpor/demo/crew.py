@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 from torpor import clock
 from torpor.demo.worker import STORE
 from torpor.errors import TorporError
+from torpor.store.sqlite import turnstile
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -157,8 +158,11 @@ class Crew:
 
     def freeze(self, member: Member) -> float:
         """SIGSTOP a member; return when."""
+        at = clock.monotonic()
         member.state = "frozen"
-        return self._signal(member, signal.SIGSTOP)
+        if member.alive:
+            turnstile.freeze(member.process.pid, self._place.url.removeprefix("sqlite:///"))
+        return at
 
     def thaw(self, member: Member) -> float:
         """SIGCONT a member; return when."""

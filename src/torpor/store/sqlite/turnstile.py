@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import signal
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Self
@@ -95,19 +96,34 @@ class Holder(NamedTuple):
 
 
 def holder(path: str) -> Holder | None:
-    """Return who has the turn to write to a database file now; None if nobody has, or it cannot be seen."""
+    """Return who has the turn to write to a database file now, or is next and keeps everybody behind waiting.
+
+    None if nobody does, or it cannot be seen.
+    """
     try:
-        inode = Path(f"{path}.turn-b").stat().st_ino
-        for line in Path("/proc/locks").read_text("ascii").splitlines():
-            words = line.split()
-            if words[1] == "FLOCK" and words[5].rpartition(":")[2] == str(
-                inode
-            ):  # `n: FLOCK ADVISORY WRITE pid dev:inode ..`
-                stat = Path(f"/proc/{words[4]}/stat").read_text("utf-8", "replace")
-                return Holder(int(words[4]), stat.rpartition(")")[2].split()[0] in {"T", "t"})
+        inodes = [str(Path(f"{path}.turn-{lock}").stat().st_ino) for lock in "ba"]
+        lines = [line.split() for line in Path("/proc/locks").read_text("ascii").splitlines()]
+        held = {words[5].rpartition(":")[2]: words[4] for words in lines if words[1] == "FLOCK"}  # `->` waits for one
+        pid = next((held[inode] for inode in inodes if inode in held), None)
+        if pid is None:
+            return None
+        stat = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace")  # of `n: FLOCK ADVISORY WRITE pid dev:inode ..`
+        return Holder(int(pid), stat.rpartition(")")[2].split()[0] in {"T", "t"})
     except (OSError, IndexError):
         return None
-    return None
+
+
+def freeze(pid: int, path: str) -> None:
+    """SIGSTOP a child of this process and return once it stands, but not while it has the turn or is next (`path`).
+
+    For demonstrations and tests of what a freeze costs its own runs; what it costs everybody is `no_turn`'s to say.
+    """
+    while True:
+        os.kill(pid, signal.SIGSTOP)
+        os.waitid(os.P_PID, pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        if holder(path) != Holder(pid, frozen=True):
+            return
+        os.kill(pid, signal.SIGCONT)
 
 
 def no_turn(path: str) -> StoreUnavailable:
