@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from torpor.runtime import run as run
     from torpor.sdk.app import App as App
     from torpor.sdk.context import Again as Again
-    from torpor.sdk.context import Approval as Approval
     from torpor.sdk.context import Context as Context
     from torpor.sdk.context import days as days
     from torpor.sdk.context import hours as hours
@@ -36,17 +35,19 @@ if TYPE_CHECKING:
     from torpor.sdk.steps import NOT_DONE as NOT_DONE
     from torpor.sdk.steps import EffectContext as EffectContext
     from torpor.sdk.steps import done as done
+    from torpor.sdk.waiting import Approval as Approval
 
 __version__ = "0.1.0"
 
 _PLACES = {
+    "Approval": "torpor.sdk.waiting",
     "Client": "torpor.client",
     "Safety": "torpor.core.effect",
     "RetryPolicy": "torpor.core.retry",
     "run": "torpor.runtime",
     "App": "torpor.sdk.app",
     "Rows": "torpor.sdk.rows",
-    **dict.fromkeys(("Again", "Approval", "Context", "days", "hours", "minutes", "seconds"), "torpor.sdk.context"),
+    **dict.fromkeys(("Again", "Context", "days", "hours", "minutes", "seconds"), "torpor.sdk.context"),
     **dict.fromkeys(("CANNOT_TELL", "NOT_DONE", "EffectContext", "done"), "torpor.sdk.steps"),
     **dict.fromkeys(
         (

@@ -33,7 +33,7 @@ class Module:
 def files() -> Iterator[Path]:
     """Yield every file that belongs to the project, not what tools left beside them."""
     for path in sorted(ROOT.iterdir()):
-        if path.is_file() and path.suffix not in {".db", ".db-wal", ".db-shm"}:
+        if path.is_file() and path.name != ".git" and path.suffix not in {".db", ".db-wal", ".db-shm"}:
             yield path
     for folder in FOLDERS:
         for path in sorted((ROOT / folder).rglob("*")):

@@ -10,33 +10,18 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from contextlib import AbstractContextManager
+from torpor.store.verbs.hot import CommitVerbs, HotVerbs
+from torpor.store.verbs.journal import JournalVerbs
+from torpor.store.verbs.leases import LeaseVerbs
+from torpor.store.verbs.runs import RunVerbs
+from torpor.store.verbs.waits import WaitVerbs
+from torpor.store.verbs.whole import WholeVerbs
 
-    from torpor.core.commit import Blob, NewMessage, NewRow
-    from torpor.core.journal import Stored
-    from torpor.core.lease import Lease, Proof
-    from torpor.core.run import Flag, State
-    from torpor.core.wait import Signal
-    from torpor.store.rows import (
-        Append,
-        Claim,
-        Claimed,
-        Kept,
-        Leave,
-        MessageRow,
-        NewRun,
-        NewSignal,
-        NewWorker,
-        ProgramRow,
-        RunChange,
-        RunFilter,
-        RunRow,
-        StateRow,
-        WaitRow,
-        WorkerRow,
-    )
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torpor.core.lease import Proof
+    from torpor.store.rows import WorkerRow
 
 T = TypeVar("T")
 
@@ -54,203 +39,8 @@ class Lane(Enum):
     """The renewal thread's own connection: called with `transact_now` from that thread."""
 
 
-class Tx(Protocol):
+class Tx(RunVerbs, HotVerbs, CommitVerbs, JournalVerbs, WaitVerbs, LeaseVerbs, WholeVerbs, Protocol):
     """One transaction."""
-
-    def now(self) -> int:
-        """Return the database's clock, read once in this transaction, in microseconds."""
-
-    def alone(self) -> None:
-        """Let the next verb that is answered be committed at once, together with hints and other unanswered verbs before it.
-
-        To be said before the first answered verb of a transaction: it may then cost one round trip in all. What comes
-        after it is another transaction, and what `op` raises later does not take it back.
-        """
-
-    # programs and tenants
-    def intern_programs(self, programs: Sequence[tuple[str, int, str]]) -> list[int]:
-        """Return the number of each (name, version, source); new ones are written, a changed source is updated."""
-
-    def programs(self) -> list[ProgramRow]:
-        """Return all programs."""
-
-    def intern_tenants(self, names: Sequence[str]) -> list[int]:
-        """Return the number of each tenant, writing new ones."""
-
-    # runs
-    def insert_runs(self, runs: Sequence[NewRun]) -> list[int]:
-        """Insert ready runs with their first state (entry 0, turn 1), and return their numbers."""
-
-    def claim_keys(self, keys: Sequence[tuple[bytes, int]]) -> dict[bytes, int]:
-        """Bind each (digest, run) unless the digest is bound; return the run that each digest is bound to now."""
-
-    def drop_runs(self, ids: Sequence[int]) -> None:
-        """Remove runs that were inserted in this transaction and lost their key to another."""
-
-    def get_runs(self, ids: Sequence[int], *, lock: bool = False, skip_locked: bool = False) -> dict[int, RunRow]:
-        """Return runs by number; with `lock`, locked in order of number until the transaction ends."""
-
-    def list_runs(self, wanted: RunFilter) -> list[RunRow]:
-        """Return runs for people, newest first."""
-
-    def count_runs(self, states: Sequence[State], *, most: int) -> dict[State, int]:
-        """Count runs by state, each count capped at `most`."""
-
-    def change_runs(self, changes: Sequence[RunChange]) -> None:
-        """Apply changes to runs this transaction has locked."""
-
-    # the hot path
-    def claim(self, wanted: Claim) -> list[Claimed]:
-        """Make ready runs running, with epoch + 1 and a lease, and return everything a worker needs, in one round trip.
-
-        By priority, then by due time, of one tenant, skipping what others have locked.
-        """
-
-    def append(self, rows: Sequence[Append], *, lease_micros: int) -> dict[int, Flag]:
-        """Append fenced entries, move heads, extend leases. Return the flags of the runs that were not refused (G1)."""
-
-    def leave(self, rows: Sequence[Leave]) -> dict[int, State]:
-        """Append fenced entries and end the stretch. Return the state of the runs that were not refused (G1, G7)."""
-
-    def fence_order(self, leaving: Sequence[int], going: Sequence[int]) -> None:
-        """Lock the runs in `leaving`, then the leases in `going`, each in order: before `append` and `leave` together."""
-
-    # what travels in a commit
-    def put_states(self, states: Sequence[StateRow]) -> None:
-        """Overwrite checkpoints."""
-
-    def put_waits(self, waits: Sequence[WaitRow]) -> None:
-        """Write waits into their slots."""
-
-    def end_waits(self, slots: Sequence[tuple[int, int]]) -> None:
-        """Mark (run, slot) as over."""
-
-    def take_signals(self, signals: Sequence[tuple[int, int]]) -> None:
-        """Consume (run, seq): gone if it has no key, emptied if it has one, so that a repetition is still known."""
-
-    def add_rows(self, rows: Sequence[tuple[int, NewRow]]) -> None:
-        """Append elements of `Rows` fields."""
-
-    def get_rows(self, run: int, field: str, *, after: int, limit: int) -> list[bytes]:
-        """Return elements of a `Rows` field whose number is >= `after`, in order."""
-
-    def add_messages(self, messages: Sequence[tuple[int, NewMessage]]) -> None:
-        """Put messages into the outbox."""
-
-    def put_blobs(self, blobs: Sequence[tuple[int, Blob]]) -> None:
-        """Write packed blobs, each once, and that this run names them. Outside the database, if the store was told so."""
-
-    def get_blobs(self, digests: Sequence[bytes], *, later: bool = False) -> dict[bytes, bytes]:
-        """Return packed blobs, or their excuses (`blobs.packing.excuse`); those that were never written are not in it.
-
-        With `later` what lies outside the database is filled in after the commit: for an operation that only passes it
-        on. Without, the operation is run again once it is here (`store.outside`).
-        """
-
-    def drop_leaving(self, digests: Sequence[bytes]) -> None:
-        """Forget blobs that a sweep has deleted outside the database."""
-
-    # journal
-    def journal(self, run: int, *, after: int = 0, limit: int = 10_000) -> list[Stored]:
-        """Return entries above `after`, in order."""
-
-    def journal_tail(self, run: int, *, limit: int) -> list[Stored]:
-        """Return the newest entries, in order."""
-
-    def entries(self, places: Sequence[tuple[int, int]]) -> dict[tuple[int, int], Stored]:
-        """Return entries by (run, seq)."""
-
-    def states(self, ids: Sequence[int]) -> dict[int, StateRow]:
-        """Return current checkpoints."""
-
-    def open_intents(self, ids: Sequence[int]) -> dict[int, list[Stored]]:
-        """Return the intents after each run's checkpoint that have no outcome."""
-
-    # waits and signals
-    def waits(self, ids: Sequence[int], *, over: bool = False) -> list[WaitRow]:
-        """Return the waits of runs in the order of their entries, answered ones included; with `over` ended ones too."""
-
-    def people_waits(self, *, limit: int) -> list[WaitRow]:
-        """Return open waits for people, oldest first."""
-
-    def answer_wait(self, run: int, slot: int, seq: int, answer: bytes) -> bool:
-        """Write a decision unless there is one (G10). False: somebody was first, or the wait is over."""
-
-    def add_signals(self, signals: Sequence[NewSignal]) -> list[Kept]:
-        """Keep signals, count each run's `inbox` up and make waiting runs ready; say of each signal what became of it.
-
-        A duplicate key counts nothing up and wakes nobody. Agreement lies on the run's row, so that a signal and a
-        suspend can never both believe that the other will see to it (G7, `core.run.parked_as`).
-        """
-
-    def unread(self, ids: Sequence[int]) -> dict[int, list[Signal]]:
-        """Return the unread signals of runs, in order."""
-
-    def outbox(self, *, limit: int) -> list[MessageRow]:
-        """Return the oldest messages, locked, skipping what others have locked."""
-
-    def drop_messages(self, ids: Sequence[int]) -> None:
-        """Remove delivered messages."""
-
-    # leases and workers
-    def leases(self, ids: Sequence[int], *, lock: bool = False, skip_locked: bool = False) -> dict[int, Lease]:
-        """Return leases by run."""
-
-    def leases_of(self, worker: int, *, limit: int) -> list[Lease]:
-        """Return leases of a worker."""
-
-    def expired_leases(self, *, before: int, limit: int) -> list[Lease]:
-        """Return leases that ended before a moment."""
-
-    def all_leases(self, *, limit: int) -> list[Lease]:
-        """Return leases for people."""
-
-    def renew(self, worker: int, leases: Sequence[tuple[int, int, int]], *, lease_micros: int) -> list[Lease]:
-        """Extend (run, token, epoch) leases of a worker in one statement; return those that exist. Never makes one."""
-
-    def flag_leases(self, ids: Sequence[int], flags: Flag) -> None:
-        """Add flags to the leases of runs."""
-
-    def drop_leases(self, ids: Sequence[int]) -> None:
-        """End leases that this transaction has locked."""
-
-    def put_worker(self, worker: NewWorker) -> int:
-        """Write a worker and return its number."""
-
-    def see_worker(self, worker: int) -> None:
-        """Say that a worker is alive now."""
-
-    def workers(self) -> list[WorkerRow]:
-        """Return all workers that were not dropped."""
-
-    def drop_workers(self, ids: Sequence[int]) -> None:
-        """Forget workers that are gone and hold no lease."""
-
-    # sweeps
-    def due_runs(self, *, before: int, limit: int) -> list[int]:
-        """Return waiting runs whose due time has come, earliest first."""
-
-    def next_due(self) -> int | None:
-        """Return the least due time of a waiting run."""
-
-    def sweep_blobs(self, *, before: int, limit: int) -> int:
-        """Remove blobs written before a moment that no run names; return how many. Those outside go after the commit."""
-
-    # the store itself
-    def get_meta(self, key: str) -> str | None:
-        """Return a fact about the store."""
-
-    def put_meta(self, key: str, value: str) -> None:
-        """Write a fact about the store."""
-
-    def hint(self, topic: str) -> None:
-        """Tell every process that listens, once this transaction has committed. May be lost, may be doubled."""
-
-    def lend(self) -> AbstractContextManager[Any]:
-        """Lend the database's connection to a transactional effect for its own writes in this transaction (G6).
-
-        Whoever borrows it can end no transaction, attach no database and touch no table of torpor, and has 2 seconds.
-        """
 
 
 class LifeLock(Protocol):

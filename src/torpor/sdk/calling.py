@@ -1,0 +1,84 @@
+"""How flow code calls: a call is promised, made through the port, and settled in journal order."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from torpor.errors import UsageError
+from torpor.sdk.port import Request
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torpor.core.replay import CallKind
+    from torpor.sdk.port import Port
+    from torpor.sdk.steps import Definition
+
+
+class Calling:
+    """What every part of a `Context` stands on."""
+
+    __slots__ = ("_made", "_port")
+
+    def __init__(self, port: Port) -> None:
+        """Speak through a port; made by torpor for each turn."""
+        self._port = port
+        self._made = 0
+
+    def _value(self, name: str, draw: Callable[[], Any]) -> Any:
+        self._refuse_if_closing()
+        return self._port.value(name, draw)
+
+    def _promise(self, what: str, name: str) -> int:
+        """Remember a call that is not awaited yet; what is never awaited fails the turn instead of being left out."""
+        self._made = number = self._made + 1
+        self._port.unbegun[number] = what, name
+        return number
+
+    async def _call(
+        self,
+        number: int,
+        kind: CallKind,
+        name: str,
+        values: dict[str, Any],
+        definition: Definition | None = None,
+        step_id: str = "",
+        *,
+        expires_seconds: float | None = None,
+        stubborn: bool = False,
+    ) -> Any:
+        port = self._port
+        loop = port.loop
+        port.unbegun.pop(number, None)
+        if loop.closing:
+            self._refuse_if_closing()
+        if asyncio._get_running_loop() is not loop:  # noqa: SLF001 - the same without the exception
+            message = f"ctx.{kind.name.lower()} was called outside its flow"
+            raise UsageError(message, hint="a step or effect cannot use ctx; do it in the flow, before or after")
+        if step_id and any(letter in step_id for letter in "#@~\0"):
+            message = f"step_id={step_id!r}: # @ ~ are used in keys"
+            raise UsageError(message)
+        future = loop.future(stubborn=stubborn)
+        request = Request(kind, name, values, future, definition, step_id, expires_seconds)
+        port.ask(request)
+        try:
+            return await future
+        except asyncio.CancelledError:
+            if not stubborn and future.cancelled():
+                request.withdrawn = True
+                port.withdraw(request)
+            raise
+
+    def _refuse_if_closing(self) -> None:
+        if self._port.loop.closing:
+            message = "the run is being put away: ctx cannot be used in `finally` while its body is closed"
+            raise self._port.loop.refuse(message, hint="do it in a step before; the body runs again when the run wakes")
+
+
+def check_name(name: str, what: str) -> None:
+    """Refuse what cannot be a name that others see."""
+    given: object = name
+    if not isinstance(given, str) or not 0 < len(given) <= 200 or "\0" in given:  # noqa: PLR2004 - said in the message
+        message = f"{what} is a text of 1 to 200 letters without U+0000, not {name!r}"
+        raise UsageError(message)
