@@ -64,7 +64,7 @@ class Effects:
             return
         intent = record.intents[-1]
         if record.wait is not None and record.wait.seq > intent.seq:
-            progress.waiting[request.key] = progress.asked_before(request, record.wait.seq)
+            progress.waiting[request.key] = progress.questions.asked_before(request, record.wait.seq)
             return
         call = Call(request, len(record.intents), Stage.GATE, intent.seq)
         verdict = on_resume(safety, intent=True, outcome=False, holder_gone=True)

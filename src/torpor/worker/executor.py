@@ -185,7 +185,7 @@ class Executor:
             self.commits.draft.not_before = max(self.commits.draft.not_before, delivery.at)
             self.commits.record(Entry(Kind.CONSUMED, wait.key, None))
         else:
-            self.progress.decided(wait, delivery)
+            self.progress.questions.decided(wait, delivery)
 
     # what was committed
 

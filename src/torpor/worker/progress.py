@@ -8,19 +8,18 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from torpor.clock import micros
 from torpor.core.commit import NewMessage
 from torpor.core.effect import After, Safety, after_exception
 from torpor.core.ids import parse_run
 from torpor.core.journal import Entry, Kind
 from torpor.core.replay import CallKind, shown
-from torpor.core.wait import Delivery, Open, WaitKind
+from torpor.core.wait import Open, WaitKind
 from torpor.errors import NotDone, TorporError, UnstorableValue
-from torpor.store import values
 from torpor.worker.acting import Effects, context_of, key_of, safety_of
 from torpor.worker.bodies import spread_of
 from torpor.worker.call import Call, Stage
 from torpor.worker.calls import described
+from torpor.worker.questions import Questions
 
 if TYPE_CHECKING:
     from torpor.core.replay import Record
@@ -38,6 +37,7 @@ class Progress:
         self._worker = executor.worker
         self._steps: dict[str, Call] = {}
         self.effects = Effects(executor, self)
+        self.questions = Questions(executor, self)
         self.waiting: dict[str, Open] = {}
         self.pending: list[Call] = []
         self.attempts: dict[str, int] = {}
@@ -101,7 +101,7 @@ class Progress:
             case CallKind.MESSAGE:
                 self.waiting[request.key] = Open(request.key, WaitKind.MESSAGE, request.name)
             case CallKind.APPROVAL:
-                self._begin_approval(request, record)
+                self.questions.begin(request, record)
             case CallKind.SEND:
                 self._send(request)
 
@@ -120,35 +120,6 @@ class Progress:
             self.waiting[request.key] = Open(request.key, WaitKind.RETRY, request.name, due_at=again_at)
             return True
         return False
-
-    def asked_before(self, request: Request, seq: int) -> Open:
-        """Return the open wait of a question that was asked before."""
-        kind = WaitKind.ATTENTION if request.kind is CallKind.EFFECT else WaitKind.APPROVAL
-        row = next((r for r in self._executor.rows.values() if r.seq == seq), None)
-        name = request.name if request.kind is CallKind.EFFECT else str(request.values["title"])
-        if row is None:
-            return Open(request.key, kind, name, slot=-1)
-        return Open(request.key, kind, name, row.due_at, slot=row.slot)
-
-    def _begin_approval(self, request: Request, record: Record | None) -> None:
-        executor = self._executor
-        title = str(request.values["title"])
-        if record is not None and record.wait is not None:
-            self.waiting[request.key] = self.asked_before(request, record.wait.seq)
-            return
-        expires = request.expires_seconds
-        turn = executor.turn
-        opened_at = turn.loop.now if turn is not None else self._worker.now()
-        due_at = None if expires is None else max(opened_at, self._worker.now()) + micros(expires)
-        shown_value = {
-            "title": title,
-            "show": request.values["show"],
-            "due_at": due_at,
-            "digest": values.digest(request.values, path="approval").hex(),
-        }
-        executor.commits.record(Entry(Kind.WAIT, request.key, executor.bodies.encode(shown_value, "approval")))
-        slot = executor.commits.open_wait(WaitKind.APPROVAL, due_at, title)
-        self.waiting[request.key] = Open(request.key, WaitKind.APPROVAL, title, due_at, slot=slot)
 
     def _send(self, request: Request) -> None:
         executor = self._executor
@@ -279,54 +250,13 @@ class Progress:
         self.effects.going.pop(key, None)
         self.waiting.pop(key, None)
 
-    # deciding
-
-    def decided(self, wait: Open, delivery: Delivery) -> None:
-        """Turn a person's decision, or an expiry, into entries."""
-        executor = self._executor
-        turn = executor.turn
-        row = executor.rows.get(wait.slot)
-        request = turn.open.get(wait.key) if turn is not None else None
-        answer = executor.bodies.decode(wait.answer) if delivery.decided else {}
-        self.waiting.pop(wait.key, None)
-        if wait.kind is WaitKind.APPROVAL:
-            value = {
-                "approved": bool(answer.get("approved", False)),
-                "by": str(answer.get("by", "")),
-                "note": str(answer.get("note", "")),
-                "at": delivery.at,
-                "expired": not delivery.decided,
-            }
-            executor.commits.record(Entry(Kind.CONSUMED, wait.key, executor.bodies.encode(value, "decision")))
-            if not delivery.decided and row is not None:
-                executor.commits.draft.closes = (*executor.commits.draft.closes, (wait.slot, row.seq))
-                self.waiting[wait.key] = wait  # until the close is durable: a decision may have come first
-                return
-        elif "happened" in answer:
-            body = executor.bodies.encode(answer["happened"], "the result a person gave")
-            executor.commits.record(Entry(Kind.OUTCOME, wait.key, body))
-        elif answer.get("again") and request is not None:
-            self.effects.record_intent(request, self.attempts.get(wait.key, 1) + 1)
-        else:
-            text = str(answer.get("fail") or "a person said that it failed")
-            executor.commits.record(
-                Entry(Kind.FAILURE, wait.key, executor.bodies.encode({"kind": "Settled", "detail": text}, "error"))
-            )
-        if wait.slot >= 0:
-            executor.commits.draft.over = (*executor.commits.draft.over, wait.slot)
-
     # taking back
 
     def withdrawn(self, request: Request) -> None:
         """Take back a call the code no longer waits for. An effect past its gate is not among them: it is waited for."""
         wait = self.waiting.pop(request.key, None)
         if wait is not None and wait.kind.for_person:
-            row = self._executor.rows.get(wait.slot)
-            if row is not None and row.answered_at is None:
-                draft = self._executor.commits.draft
-                draft.closes = (*draft.closes, (wait.slot, row.seq))
-                note = self._executor.bodies.encode({"note": "withdrawn"}, "note")
-                self._executor.commits.record(Entry(Kind.NOTE, None, note))
+            self.questions.withdrawn(wait)
         call = self._steps.pop(request.key, None)
         if call is not None and call.running is not None:
             call.running.cancel()

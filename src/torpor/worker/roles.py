@@ -49,8 +49,18 @@ class Turn(Protocol):
 class Effects(Protocol):
     """The effects of a turn, to who asks `verify` for them."""
 
+    def record_intent(self, request: Request, attempt: int) -> None:
+        """Gather an intent."""
+
     def verified(self, call: Call, answer: Answer, why: str, error: BaseException | None) -> None:
         """Take what `verify` said."""
+
+
+class Questions(Protocol):
+    """The questions of a turn, to the effects, which ask some of their own."""
+
+    def asked_before(self, request: Request, seq: int) -> Open:
+        """Return the open wait of a question that was asked before."""
 
 
 class Progress(Protocol):
@@ -64,6 +74,10 @@ class Progress(Protocol):
     def effects(self) -> Effects:
         """The effects among them."""
 
+    @property
+    def questions(self) -> Questions:
+        """The questions among them."""
+
     def begin(self, request: Request, record: Record | None) -> None:
         """Put a call where the journal says it was, or begin it."""
 
@@ -72,9 +86,6 @@ class Progress(Protocol):
 
     def pauses(self, request: Request, record: Record | None) -> bool:
         """Whether failed attempts on record make it wait."""
-
-    def asked_before(self, request: Request, seq: int) -> Open:
-        """Return the open wait of a question that was asked before."""
 
     def run(self, call: Call) -> None:
         """Run the author's function."""
@@ -249,4 +260,4 @@ class Worker(Protocol):
         """Take note that a run was lost."""
 
 
-__all__ = ["Commits", "Effects", "Executor", "Gate", "Outside", "Progress", "Turn", "Worker"]
+__all__ = ["Commits", "Effects", "Executor", "Gate", "Outside", "Progress", "Questions", "Turn", "Worker"]
