@@ -33,12 +33,12 @@ from torpor.worker.bodies import Bodies
 from torpor.worker.calls import described
 from torpor.worker.commits import Commits
 from torpor.worker.draft import TITLE_LETTERS
+from torpor.worker.linger import LINGER_SECONDS, Linger
 from torpor.worker.places import place_of
 from torpor.worker.progress import Progress
 from torpor.worker.turn import Turn
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Mapping
 
     from torpor.core.commit import Proposal
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from torpor.store.rows import Claimed, WaitRow
     from torpor.worker.roles import Worker
 
-LINGER_SECONDS = 0.05
 SLICE_SECONDS = 5.0
 POISONED = "three workers in a row died or went silent while they had this run"
 
@@ -81,7 +80,7 @@ class Executor:
         self._arrived: deque[Stored] = deque()
         self._asked: WaitRow | None = None
         self.consuming: str | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._linger = Linger(worker, self._next)
 
     # beginning
 
@@ -159,6 +158,7 @@ class Executor:
             self.progress.cancel_steps()  # only effects are waited for at the end of a turn
         self._consume()
         if self.commits.draft.entries:
+            self._linger.end()
             self.commits.submit()
         elif not self.progress.busy and not self.commits.in_flight:
             self._suspend(turn)
@@ -282,21 +282,16 @@ class Executor:
     # putting away
 
     def _suspend(self, turn: Turn) -> None:
-        """Only waits are open: linger for one that is due at once, else give the lease up."""
+        """Only waits are open: linger for what comes at once, else give the lease up."""
         open_waits = self.progress.open_waits()
         if not open_waits:
             self._fail(turn.loop.stuck())
             return
-        due = waits.due_at(open_waits)
-        now = self.worker.now()
-        if due is not None and due - now <= self.worker.linger_seconds * 1_000_000 and not self.draining:
-            delay = max(0.0005, (due - now) / 1_000_000)
-            if self._timer is not None:
-                self._timer.cancel()
-            self._timer = self.worker.loop.call_later(delay, self._next)
+        if not self.draining and self._linger.stay(open_waits):
             return
+        self._linger.end()
         titles = [self.progress.title_of(wait) for wait in open_waits]
-        self.commits.end_with(endings.suspend(self, open_waits, titles, due), parking=True)
+        self.commits.end_with(endings.suspend(self, open_waits, titles, waits.due_at(open_waits)), parking=True)
 
     def _left(self, proposal: Proposal, reply: Reply) -> None:
         """The lease is gone with the commit that gave it up."""
@@ -306,6 +301,9 @@ class Executor:
     def drain(self) -> None:
         """Let effects in flight end, cancel steps, and give the lease back so that others go on at once."""
         self.draining = True
+        if self._linger.active and self.turn is not None and not self.commits.pending:
+            self._suspend(self.turn)  # nobody needs to go on with it
+            return
         self.progress.cancel_steps()
         if not self.commits.in_flight:
             self.progress.effects.forget_unsent()
@@ -369,8 +367,7 @@ class Executor:
 
     def _stop(self) -> None:
         self.ended = True
-        if self._timer is not None:
-            self._timer.cancel()
+        self._linger.end()
         self.progress.stop()
         turn, self.turn = self.turn, None
         if turn is not None:

@@ -190,6 +190,13 @@ class Executor(Protocol):
         """Put the run away: something large that it needs cannot be read."""
 
 
+class Linger(Protocol):
+    """A run that lingers, to its worker."""
+
+    def cut(self) -> None:
+        """See again whether to stay: the worker has no room any more."""
+
+
 class Gate(Protocol):
     """The gate, to effects."""
 
@@ -232,6 +239,11 @@ class Worker(Protocol):
     calls: Calls
     others_wait: bool
     linger_seconds: float
+    lingering: set[Linger]
+
+    @property
+    def room(self) -> bool:
+        """Whether another run could be taken up."""
 
     @property
     def gate(self) -> Gate:
@@ -260,4 +272,15 @@ class Worker(Protocol):
         """Take note that a run was lost."""
 
 
-__all__ = ["Commits", "Effects", "Executor", "Gate", "Outside", "Progress", "Questions", "Turn", "Worker"]
+__all__ = [
+    "Commits",
+    "Effects",
+    "Executor",
+    "Gate",
+    "Linger",
+    "Outside",
+    "Progress",
+    "Questions",
+    "Turn",
+    "Worker",
+]

@@ -25,9 +25,10 @@ from torpor.store.rows import NewWorker
 from torpor.worker.bodies import Secrets
 from torpor.worker.calls import Calls
 from torpor.worker.committer import Committer
-from torpor.worker.executor import LINGER_SECONDS, Executor
+from torpor.worker.executor import Executor
 from torpor.worker.gate import Gate
 from torpor.worker.lines import logger
+from torpor.worker.linger import LINGER_SECONDS
 from torpor.worker.outside import Outside
 from torpor.worker.renewals import Held, Renewals
 from torpor.worker.standing import Standing
@@ -76,7 +77,8 @@ class Worker:
         self.lease_seconds = lease_seconds
         self.until_idle = until_idle
         self.linger_seconds = LINGER_SECONDS
-        """How long a run stays for a timer that is due soon."""
+        """How long a run that can only wait keeps its lease."""
+        self.lingering: set[roles.Linger] = set()
         self.drain_seconds = drain_seconds
         self.clocks = rouse.Clocks()
         """Where it is seen that this process was away."""
@@ -213,12 +215,19 @@ class Worker:
             self._tenant = one.run.tenant
             self.on_event("awake", executor, State.RUNNING)
             self.loop.call_soon(executor.start)
+        for lingering in list(self.lingering) if not self.room else ():
+            lingering.cut()
         return len(claimed)
 
     async def _soon(self) -> bool:
         """Whether a run is ready, or falls due within two ticks."""
         ready, due = await self.store.transact(lambda tx: (tx.count_runs([State.READY], most=1), tx.next_due()))
         return ready[State.READY] > 0 or (due is not None and due - self.now() < 2 * TICK_SECONDS * 1e6)
+
+    @property
+    def room(self) -> bool:
+        """Whether another run could be taken up."""
+        return len(self.executors) < self.concurrency
 
     # what happens to executors
 
