@@ -10,6 +10,8 @@ import pytest
 from tests.worker.counter import COUNTER
 from tests.worker.labs import FaultyStore, Hold, commits_of, on, once
 from torpor import App, Conflict, Context, NotFound, days
+from torpor.engine.commit import commit
+from torpor.testing.mortal import described
 
 if TYPE_CHECKING:
     from tests.stores import Moment
@@ -220,5 +222,109 @@ def test_a_decision_that_beats_a_withdrawal_loses_no_message(store: Store, momen
         held.released.set()
         await settling
         assert await lab.result(run) == (1, 2)
+
+    on(faulty, moment, app, check)
+
+
+ASKING: list[asyncio.Task[Any]] = []
+
+
+@app.flow
+async def thinks_again(ctx: Context) -> Any:
+    """Ask, and give the question up before anybody can have seen it; another one stands beside it."""
+    asking = asyncio.create_task(ctx.approval("Never?"))
+    other = asyncio.create_task(ctx.approval("Now?"))
+    await asyncio.sleep(0)
+    asking.cancel()
+    return (await other).by
+
+
+async def open_questions(lab: Lab) -> list[str]:
+    """Return what is in the inbox."""
+    return [row.title for row in await lab.store.transact(lambda tx: tx.people_waits(limit=9))]
+
+
+@pytest.mark.slow
+def test_a_question_given_up_at_once_was_never_asked(store: Store, moment: Moment) -> None:
+    """It is neither in the inbox nor in the journal, and what stands beside it is answered as itself."""
+
+    async def drive(lab: Lab, _run: Run) -> None:
+        await lab.settle()
+        assert await open_questions(lab) == ["Now?"]
+        await lab.approve("Now?", by="ada")
+        await lab.settle()
+
+    async def check(lab: Lab) -> None:
+        async for crash in lab.every_crash(thinks_again, drive=drive):
+            assert await crash.result() == "ada", crash
+            assert not any("Never?" in str(line) for line in await crash.journal()), crash
+
+    on(store, moment, app, check)
+
+
+@app.flow
+async def forgets(ctx: Context) -> str:
+    """End with a question that nobody waits for."""
+    ASKING.append(asyncio.create_task(ctx.approval("Whatever?")))
+    await asyncio.sleep(0)
+    return "ended"
+
+
+def test_a_question_that_ends_with_its_run_is_not_left_behind(store: Store, moment: Moment) -> None:
+    """The inbox is empty when the run has ended."""
+
+    async def check(lab: Lab) -> None:
+        assert await lab.result(await lab.start(forgets)) == "ended"
+        assert await open_questions(lab) == []
+
+    on(store, moment, app, check)
+
+
+ENOUGH: list[asyncio.Event] = []
+
+
+@app.step
+async def work() -> str:
+    """Work until it is enough."""
+    await ENOUGH[0].wait()
+    return "worked"
+
+
+@app.flow
+async def asks_beside(ctx: Context) -> Any:
+    """Ask, and work meanwhile."""
+    ASKING.append(asyncio.create_task(ctx.approval("Still?")))
+    await ctx.step(work)
+    return await ctx.receive("go")
+
+
+def asks_a_person(op: Any, args: tuple[Any, ...]) -> bool:
+    """Return whether a transaction is a commit that opens a question."""
+    return op is commit and described(args[0]).startswith("wait ")
+
+
+def test_a_question_given_up_while_it_is_being_written_is_closed_after_it(store: Store, moment: Moment) -> None:
+    """Whatever the body does while the commit that asks is under way."""
+    faulty, held = FaultyStore(store), Hold()
+    faulty.fault = once(asks_a_person, held)
+    ASKING.clear()
+    ENOUGH[:] = [asyncio.Event()]
+
+    async def check(lab: Lab) -> None:
+        worker = await lab.worker()
+        run = await lab.start(asks_beside)
+        await held.reached.wait()
+        ASKING[0].cancel()
+        worker.loop.call_soon(worker.executors[run.number].go_on)  # as after a read of rows, that came back meanwhile
+        thought = asyncio.Event()
+        worker.loop.call_soon(thought.set)
+        await thought.wait()
+        held.released.set()
+        ENOUGH[0].set()
+        await lab.settle()
+        assert await lab.state(run) == "waiting"
+        assert await open_questions(lab) == []
+        await lab.signal(run, "go", 5)
+        assert await lab.result(run) == 5
 
     on(faulty, moment, app, check)

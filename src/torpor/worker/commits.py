@@ -10,7 +10,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from torpor.core.commit import NewWait, Proposal
-from torpor.core.journal import Kind
+from torpor.core.journal import Entry, Kind
 from torpor.core.lease import Fence
 from torpor.core.wait import WaitKind
 from torpor.worker.draft import TITLE_LETTERS, Draft
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from torpor.core.commit import NewMessage
-    from torpor.core.journal import Entry
     from torpor.engine.commit import Reply
     from torpor.worker.endings import Last
     from torpor.worker.roles import Executor
@@ -37,6 +36,7 @@ class Commits:
         self._sent = Draft()
         self._parking = False
         self._seen = 0
+        self._unwanted: list[int] = []
         self._under_way: Proposal | None = None
         self._submitted = False
         self._alone: deque[Callable[[], None]] = deque()
@@ -61,6 +61,24 @@ class Commits:
         opened = NewWait(slot, len(self.draft.entries), kind, due_at, title[:TITLE_LETTERS])
         self.draft.waits = (*self.draft.waits, opened)
         return slot
+
+    def withdraw(self, slot: int) -> None:
+        """Take a question back: nobody ever sees one that was not sent, and one that is under way is closed after it."""
+        row = self._executor.rows.get(slot)
+        place = next((wait.seq for wait in self.draft.waits if wait.slot == slot), None)
+        if place is not None:
+            self.draft.drop(place)
+        elif row is None:
+            self._unwanted.append(slot)
+        elif row.answered_at is None:
+            self.draft.closes = (*self.draft.closes, (slot, row.seq))
+            self.record(Entry(Kind.NOTE, None, self._executor.bodies.encode({"note": "withdrawn"}, "note")))
+
+    def withdraw_late(self) -> None:
+        """Take back what could not be taken back while its commit was under way."""
+        unwanted, self._unwanted = self._unwanted, []
+        for slot in unwanted:
+            self.withdraw(slot)
 
     def end_with(self, last: Last, *, parking: bool = False) -> None:
         """Commit what is gathered and end the turn or the stretch with it. `parking`: only because nothing else is left."""
@@ -190,6 +208,7 @@ class Commits:
         if reply.answered:
             self._forget_expiry(sent)
         self.draft = sent.before(self.draft)
+        self.withdraw_late()
 
     def _forget_expiry(self, sent: Draft) -> None:
         """A person was first: if the draft says that their wait expired, that goes; the decision is consumed instead."""
@@ -198,8 +217,7 @@ class Commits:
         if wait is None or wait.kind is not WaitKind.APPROVAL:
             return
         place = next(n for n, e in enumerate(sent.entries, 1) if e.kind is Kind.CONSUMED and e.key == wait.key)
-        del sent.entries[place - 1]
-        sent.waits = [w._replace(seq=w.seq - 1) if w.fresh and w.seq > place else w for w in sent.waits]
+        sent.drop(place)
         sent.closes = [(slot, seq) for slot, seq in sent.closes if slot != wait.slot]
         executor.consuming = None
 
@@ -218,6 +236,7 @@ class Commits:
         self._under_way = None
         self._submitted = False
         self.draft, self._sent = self._sent.before(self.draft), Draft()
+        self.withdraw_late()
         self._answered()
 
     def broken(self, proposal: Proposal, error: Exception) -> None:

@@ -45,6 +45,12 @@ class Draft:
         both.not_before = max(self.not_before, later.not_before)
         return both
 
+    def drop(self, place: int) -> None:
+        """Take back the entry at a place, counted from 1, and the wait it opened; waits of later ones move along."""
+        del self.entries[place - 1]
+        kept = [w for w in self.waits if not (w.fresh and w.seq == place)]
+        self.waits = [w._replace(seq=w.seq - 1) if w.fresh and w.seq > place else w for w in kept]
+
     def only_results(self) -> Draft:
         """Return what must be kept of calls that ended, when nothing else may go on."""
         return Draft([e for e in self.entries if e.kind in _RESULTS and e.key is not None])

@@ -67,6 +67,7 @@ def _end_waits(executor: Executor, proposal: Proposal) -> None:
     """A turn's waits end with it; those of people are withdrawn with care: a decision may have come first (G10)."""
     rows = executor.rows.values()
     asked = [(row.slot, row.seq) for row in rows if row.kind.for_person and row.answered_at is None]
+    proposal.waits = ()  # opened and over in one
     proposal.closes = [*proposal.closes, *asked]
     proposal.over = [*proposal.over, *(row.slot for row in rows)]
 
@@ -89,7 +90,8 @@ def later(executor: Executor, why: str, micros: int) -> Last:
 
     def last(proposal: Proposal) -> None:
         proposal.entries = [*proposal.entries, note]
-        proposal.after, proposal.due_at, proposal.needs_person = State.WAITING, executor.worker.now() + micros, asked
+        proposal.after, proposal.due_at = State.WAITING, executor.worker.now() + micros
+        proposal.needs_person = asked or bool(proposal.waits)
 
     return last
 
@@ -138,12 +140,12 @@ def trouble(executor: Executor, kind: str, title: str, more: dict[str, Any], ask
     def last(proposal: Proposal) -> None:
         proposal.entries = [*proposal.entries, entry]
         proposal.after, proposal.needs_person = State.WAITING, True
-        proposal.over = [
-            row.slot for row in executor.rows.values() if row.kind is WaitKind.ATTENTION and row is not asked
-        ]
+        settled = [row.slot for row in executor.rows.values() if row.kind is WaitKind.ATTENTION and row is not asked]
+        proposal.over = [*proposal.over, *settled]
         if asked is None:
-            used = set(executor.rows) - set(proposal.over)
+            used = (set(executor.rows) - set(proposal.over)) | {wait.slot for wait in proposal.waits}
             slot = next(n for n in range(len(used) + 1) if n not in used)
-            proposal.waits = [NewWait(slot, len(proposal.entries), WaitKind.ATTENTION, None, title[:TITLE_LETTERS])]
+            question = NewWait(slot, len(proposal.entries), WaitKind.ATTENTION, None, title[:TITLE_LETTERS])
+            proposal.waits = [*proposal.waits, question]
 
     return last

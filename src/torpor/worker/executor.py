@@ -197,6 +197,7 @@ class Executor:
         self.worker.saw_time(reply.at)
         if proposal.waits or proposal.over or proposal.closes:
             endings.note_waits(self, proposal, first)
+            self.commits.withdraw_late()
         if proposal.after is not State.RUNNING:
             self._left(proposal, reply)
         elif proposal.state_body is not None:

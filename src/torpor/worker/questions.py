@@ -97,9 +97,5 @@ class Questions:
 
     def withdrawn(self, wait: Open) -> None:
         """Close a question the code gave up, unless a person decided first."""
-        row = self._executor.rows.get(wait.slot)
-        if row is not None and row.answered_at is None:
-            draft = self._executor.commits.draft
-            draft.closes = (*draft.closes, (wait.slot, row.seq))
-            note = self._executor.bodies.encode({"note": "withdrawn"}, "note")
-            self._executor.commits.record(Entry(Kind.NOTE, None, note))
+        if wait.slot >= 0:
+            self._executor.commits.withdraw(wait.slot)

@@ -117,6 +117,9 @@ class Commits(Protocol):
     def open_wait(self, kind: WaitKind, due_at: int | None, title: str) -> int:
         """Put a person's wait into the next commit; return its slot."""
 
+    def withdraw(self, slot: int) -> None:
+        """Take a person's wait back."""
+
     def submit(self) -> None:
         """Ask for a flush."""
 
