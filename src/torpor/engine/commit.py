@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from torpor.store.protocol import Tx
 
 LEASE_MICROS = round(LEASE_SECONDS * 1_000_000)
+_ENDS_WELL = frozenset({State.COMPLETED, State.FAILED})
 
 
 class Reply(NamedTuple):
@@ -49,10 +50,14 @@ class Reply(NamedTuple):
 
 def commit(tx: Tx, proposals: Sequence[Proposal], *, lease_micros: int = LEASE_MICROS) -> list[Reply]:
     """Commit a batch and reply to each proposal, in order. Raises only for defects and for the store's own troubles."""
+    hot = True
     for proposal in proposals:
         rule = broken_rule(proposal)
         if rule is not None:
             raise AssertionError(rule)
+        hot = hot and proposal.hot
+    if hot and proposals:
+        return _commit_hot(tx, proposals, lease_micros)
     answered = _answered_first(tx, [p for p in proposals if p.closes])
     early = {p.run_id for p in proposals if p.not_before and tx.now() < p.not_before}
     going = [p for p in proposals if p.run_id not in answered and p.run_id not in early]
@@ -60,8 +65,6 @@ def commit(tx: Tx, proposals: Sequence[Proposal], *, lease_micros: int = LEASE_M
     leaves = [p for p in going if p.after is not State.RUNNING]
     if stays and leaves:
         tx.fence_order([p.run_id for p in leaves], [p.run_id for p in going])
-    if stays and not leaves and all(p.hot for p in stays):
-        tx.alone()  # one statement, one round trip, one fsync
     kept = tx.append([_append(p) for p in stays], lease_micros=lease_micros) if stays else {}
     left = tx.leave([_leave(p) for p in leaves]) if leaves else {}
     if left:
@@ -78,6 +81,17 @@ def commit(tx: Tx, proposals: Sequence[Proposal], *, lease_micros: int = LEASE_M
         else _reply(p, now, kept, left, reasons)
         for p in proposals
     ]
+
+
+def _commit_hot(tx: Tx, proposals: Sequence[Proposal], lease_micros: int) -> list[Reply]:
+    """Commit what is entries and nothing else, which is most of what is committed: the fence is all there is to ask."""
+    tx.alone()  # one statement, one round trip, one fsync
+    kept = tx.append([_append(p) for p in proposals], lease_micros=lease_micros)
+    refused = [p for p in proposals if p.run_id not in kept] if len(kept) < len(proposals) else []
+    reasons = _reasons(tx, refused) if refused else {}
+    now = tx.now()
+    unflagged = Reply(now, Flag.NONE, State.RUNNING)
+    return [unflagged if kept.get(p.run_id) is Flag.NONE else _reply(p, now, kept, {}, reasons) for p in proposals]
 
 
 def _reply(
@@ -105,7 +119,7 @@ def _tell(tx: Tx, left: dict[int, State]) -> None:
 
 
 def _append(p: Proposal) -> Append:
-    ends_well = p.after in {State.COMPLETED, State.FAILED}  # once cancel is acknowledged a run ends as cancelled (G12)
+    ends_well = p.after in _ENDS_WELL  # once cancel is acknowledged a run ends as cancelled (G12)
     return Append(p.run_id, p.token, p.epoch, p.head, p.has_intent or ends_well, p.entries)
 
 

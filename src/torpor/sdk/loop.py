@@ -60,7 +60,7 @@ from torpor.sdk.loop_refusals import (
     check_asker,
     from_as_completed,
     refuse_as_completed,
-    refuse_inside_task,
+    refuse_inside,
 )
 
 if TYPE_CHECKING:
@@ -88,6 +88,7 @@ class FlowLoop(NoOutsideWorld):
         closing: True once the body is being closed or the turn is over; calls of a `Context` are refused then.
         complaints: what went wrong without anybody noticing (an exception in a task that nobody awaited).
         main: the flow's main task, from `start` until the loop is closed.
+        ready: the calls that the next `pump` runs.
         timers_created: how many timers were opened in this turn so far.
 
     """
@@ -104,7 +105,7 @@ class FlowLoop(NoOutsideWorld):
         """Begin at the checkpoint's time, in microseconds UTC."""
         self.complaints: list[str] = []
         self._now = now
-        self._ready: deque[ReadyCall | TimerCall] = deque()
+        self.ready: deque[ReadyCall | TimerCall] = deque()
         self._tasks: list[FlowTask[Any]] = []
         self._timers: dict[int, Timer] = {}
         self._generators: list[AsyncGenerator[Any, Any]] = []
@@ -130,12 +131,12 @@ class FlowLoop(NoOutsideWorld):
             KeyboardInterrupt, SystemExit: raised in the body. The loop is whole and can be closed.
 
         """
-        ready = self._ready
+        ready = self.ready
         if not ready:
             return
         outer = _get_running_loop()
-        if outer is not None:
-            refuse_inside_task(outer)
+        if outer is not None and (task := asyncio.current_task(outer)) is not None:
+            refuse_inside(task)
         hooks = sys.get_asyncgen_hooks()
         sys.set_asyncgen_hooks(self._hold_generator, _forget_generator)
         _set_running_loop(self)
@@ -185,7 +186,7 @@ class FlowLoop(NoOutsideWorld):
             message = f"{timer!r} is not open"
             raise UsageError(message, hint="fire each timer of `timers` once")
         timer.fired = True
-        self._ready.append(timer.entry)
+        self.ready.append(timer.entry)
 
     def future(self, *, stubborn: bool = False) -> FlowFuture[Any]:
         """Make a future for a call that is answered from outside. `stubborn`: `cancel()` does not settle it."""
@@ -233,7 +234,7 @@ class FlowLoop(NoOutsideWorld):
             return []
         self._ended = self.closing = True
         self._timers.clear()  # the waits stay as they were: a `finally` that cancels a timer withdraws nothing now
-        closer = Closer(self._ready, self._refused)
+        closer = Closer(self.ready, self._refused)
         if self._generators or not all(task.done() for task in self._tasks):
             self._close_rest(closer)
         closer.tell_unasked(self._tasks, self.main)
@@ -241,7 +242,7 @@ class FlowLoop(NoOutsideWorld):
         self._generators.clear()
         self._refused.clear()
         self.main = None  # it refers to the loop: no cycle stays behind
-        self._ready = deque(maxlen=0)  # deaf from here on
+        self.ready = deque(maxlen=0)  # deaf from here on
         self.complaints.extend(closer.complaints)
         return self.complaints
 
@@ -254,7 +255,7 @@ class FlowLoop(NoOutsideWorld):
     ) -> ReadyCall:
         """Put a call at the end of the queue."""
         entry = ReadyCall(callback, args, copy_context() if context is None else context)
-        self._ready.append(entry)
+        self.ready.append(entry)
         return entry
 
     def call_soon_threadsafe(
@@ -373,7 +374,7 @@ class FlowLoop(NoOutsideWorld):
             raise self.refuse(message, hint=ONLY_CLEAN_UP)
         entry = TimerCall(due_at, callback, args, copy_context() if context is None else context)
         if due_at <= self._now:
-            self._ready.append(entry)
+            self.ready.append(entry)
             return entry
         self.timers_created = number = self.timers_created + 1
         self._timers[number] = Timer(number, due_at, entry)

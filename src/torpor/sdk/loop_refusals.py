@@ -137,12 +137,10 @@ def check_asker(asker: FrameType, loop: asyncio.AbstractEventLoop) -> None:
             raise UsageError(message, hint="await it in a task of its own, and give `wait` the task")
 
 
-def refuse_inside_task(outer: asyncio.AbstractEventLoop) -> None:
+def refuse_inside(task: asyncio.Task[Any]) -> NoReturn:
     """Refuse to pump while a task of another loop runs in this thread: Python 3.14 has one current task per thread."""
-    task = asyncio.current_task(outer)
-    if task is not None:
-        message = f"a flow loop was pumped inside {task!r}"
-        raise UsageError(message, hint="pump it from a plain callback: `loop.call_soon(flow_loop.pump)`")
+    message = f"a flow loop was pumped inside {task!r}"
+    raise UsageError(message, hint="pump it from a plain callback: `loop.call_soon(flow_loop.pump)`")
 
 
 class _Witness:

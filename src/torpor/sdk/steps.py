@@ -51,11 +51,6 @@ class Definition:
     is_async: bool
     takes_context: bool
 
-    @property
-    def is_step(self) -> bool:
-        """Whether running it again does no harm."""
-        return self.safety is Safety.REPEATABLE
-
 
 def seconds_of(duration: float | timedelta | None, what: str) -> float | None:
     """Return a duration as seconds. Raises UsageError if it is negative or no duration."""
@@ -152,7 +147,7 @@ def definition_of(function: Callable[..., Any], *, effect: bool, safety: Safety 
         return define(function, safety=safety, name=known.name if known else "")
     if known is None:
         return define(function, safety=Safety.ONCE if effect else Safety.REPEATABLE)
-    if not effect and not known.is_step:
+    if not effect and known.safety is not Safety.REPEATABLE:
         message = f"{known.name} is an effect ({known.safety}) and was called as a step"
         raise UsageError(message, hint=f"await ctx.effect({known.name}, ...)")
     return known

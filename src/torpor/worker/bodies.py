@@ -95,7 +95,9 @@ class Bodies:
 
     def decode(self, body: bytes | None, hint: object = None) -> Any:
         """Return the value of a body; None for none."""
-        return None if body is None else values.decode(self.whole(body), hint=hint, types=self._types)
+        if body is None:
+            return None
+        return values.decode(body if body[:1] != BLOB_MARK else self.whole(body), hint=hint, types=self._types)
 
     def learn(self, blobs: Mapping[bytes, bytes]) -> None:
         """Add packed blobs that were read later; what is here already is not given up for an excuse."""

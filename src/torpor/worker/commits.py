@@ -102,7 +102,7 @@ class Commits:
 
     def submit(self) -> None:
         """Ask the committer for a flush, once."""
-        if not self.pending and not self._held and not self._executor.ended:
+        if not (self._under_way is not None or self._submitted or self._held or self._executor.ended):
             self._submitted = True
             if self._alone:
                 self._alone_begun = True
@@ -149,22 +149,13 @@ class Commits:
             self._withdraw_answered()
         self._sent, self.draft = self.draft, Draft()
         sent, lease = self._sent, executor.lease
-        proposal = Proposal(
-            lease.run_id,
-            lease.token,
-            lease.epoch,
-            executor.head,
-            sent.entries,
-            seen=executor.seen if self.last is None else self._seen,
-            waits=sent.waits,
-            closes=sent.closes,
-            over=sent.over,
-            taken=sent.taken,
-            messages=sent.messages,
-            not_before=sent.not_before,
-            transactional=alone,
-        )
+        proposal = Proposal(lease.run_id, lease.token, lease.epoch, executor.head, sent.entries)
+        if not sent.only_entries:
+            sent.into(proposal)
+        if alone:
+            proposal.transactional = True
         if self.last is not None:
+            proposal.seen = self._seen
             self.last(proposal)  # what it adds belongs to this proposal, not to the draft
         if executor.bodies.new:
             proposal.blobs = executor.bodies.take_new()
@@ -193,7 +184,8 @@ class Commits:
             executor.refused(reply)
         else:
             executor.committed(proposal, reply)
-        self._answered()
+        if self._quiet:
+            self._answered()
         if self._alone:
             self.submit()
 

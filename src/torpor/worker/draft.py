@@ -9,7 +9,7 @@ from torpor.core.journal import Entry, Kind
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from torpor.core.commit import NewMessage, NewWait
+    from torpor.core.commit import NewMessage, NewWait, Proposal
 
 TITLE_LETTERS = 300
 _RESULTS = frozenset({Kind.OUTCOME, Kind.FAILURE})
@@ -32,6 +32,16 @@ class Draft:
         self.taken: Sequence[int] = ()
         self.messages: Sequence[NewMessage] = ()
         self.not_before = 0
+
+    @property
+    def only_entries(self) -> bool:
+        """Whether nothing but entries was gathered."""
+        return not (self.waits or self.closes or self.over or self.taken or self.messages or self.not_before)
+
+    def into(self, proposal: Proposal) -> None:
+        """Let a proposal carry what was gathered beside its entries."""
+        proposal.waits, proposal.closes, proposal.over = self.waits, self.closes, self.over
+        proposal.taken, proposal.messages, proposal.not_before = self.taken, self.messages, self.not_before
 
     def before(self, later: Draft) -> Draft:
         """Return both in one; waits name their entry by its place, so those of the later one move along."""

@@ -1,7 +1,7 @@
 """The executor: drives one lease, from the claim to the moment the run is put away, ended or lost.
 
 It is a small state machine on the worker's loop, moved by plain callbacks: a reply of the committer, a call that ended,
-a due timer, news from the store. After each it asks the same question (`_next`): what now? The answers, in order:
+a due timer, news from the store. After each it asks the same question (`see_next`): what now? The answers, in order:
 
     lost               stop; nothing is written any more                              (G1, G2)
     rows being read    nothing may overtake the read
@@ -77,10 +77,10 @@ class Executor:
         self._claimed = claimed
         self.born = worker.loop.time()
         self.commits = Commits(self)
-        self._arrived: deque[Stored] = deque()
+        self._arrived: deque[tuple[Entry, int]] = deque()
         self._asked: WaitRow | None = None
         self.consuming: str | None = None
-        self._linger = Linger(worker, self._next)
+        self._linger = Linger(worker, self.see_next)
 
     # beginning
 
@@ -119,9 +119,10 @@ class Executor:
             return
         turn = self.turn
         try:
-            turn.advance()
-            while self._arrived and not turn.reading and not self.ended:
-                turn.hand_over(self._arrived.popleft())
+            if turn.replaying or turn.loop.ready:
+                turn.advance()
+            while self._arrived and not turn.reads and not self.ended:
+                turn.hand_over(*self._arrived.popleft())
                 turn.advance()
         except StoreError as error:
             self.unreadable(error)
@@ -129,18 +130,17 @@ class Executor:
             self._fail(error)
         else:
             self.progress.start_pending()
-            self._next()
+            self.see_next()
 
-    def call_ended(self) -> None:
-        """See what is next after a call ended; the body has nothing new before its outcome is durable."""
-        self._next()
-
-    def _next(self) -> None:
+    def see_next(self) -> None:
+        """Ask what is to be done now. After a call ended the body has nothing new: first its outcome becomes durable."""
         turn = self.turn
-        if self.ended or turn is None or turn.reading or self.commits.last is not None:
+        if self.ended or turn is None or turn.reads or self.commits.last is not None:
             return
-        if self.progress.only_steps and not (turn.diverged or self.cancelling or self.draining or turn.main.done()):
-            if self.commits.draft.entries:  # most of what happens: steps run, and one of them ended
+        entries = self.commits.draft.entries
+        only_steps = (entries or self.progress.steps) and not self.progress.more_than_steps
+        if only_steps and not (turn.diverged or self.cancelling or self.draining or turn.main.done()):
+            if entries:  # most of what happens: steps run, and one of them ended
                 self.commits.submit()
         elif turn.diverged is not None:
             self._diverged(turn.diverged)
@@ -191,7 +191,7 @@ class Executor:
 
     def committed(self, proposal: Proposal, reply: Reply) -> None:
         """Take what became durable (commits.Commits)."""
-        self.cancelling = self.cancelling or Flag.CANCEL in reply.flags
+        self.cancelling = self.cancelling or bool(reply.flags and Flag.CANCEL in reply.flags)
         first = self.head
         self.head += len(proposal.entries)
         self.worker.saw_time(reply.at)
@@ -212,7 +212,7 @@ class Executor:
                 self.consuming = None
             if entry.kind in RESOLVES:
                 self.progress.recorded(entry.key or "")
-                self._arrived.append(Stored(seq, at, self.lease.epoch, entry.kind, entry.key, entry.body))
+                self._arrived.append((entry, at))
             else:
                 self.progress.effects.durable(entry, seq)
         self.go_on()
@@ -222,7 +222,7 @@ class Executor:
         if reply.refused is not None:
             self.cancelling = True
             self.consuming = None
-            self._next()
+            self.see_next()
         elif reply.early:
             self.worker.loop.call_later(LINGER_SECONDS, self.resubmit)
         else:
@@ -233,7 +233,7 @@ class Executor:
         if self.commits.last is not None or self.commits.draft.entries:
             self.commits.submit()
         else:
-            self._next()
+            self.see_next()
 
     # ends
 
@@ -309,7 +309,7 @@ class Executor:
         if not self.commits.in_flight:
             self.progress.effects.forget_unsent()
             self.commits.draft = self.commits.draft.only_results()
-        self._next()
+        self.see_next()
 
     def _drain_on(self) -> None:
         self.progress.cancel_steps()

@@ -35,7 +35,8 @@ class Progress:
         """Begin with none."""
         self._executor = executor
         self._worker = executor.worker
-        self._steps: dict[str, Call] = {}
+        self.steps: dict[str, Call] = {}
+        """Running steps by key."""
         self.effects = Effects(executor, self)
         self.questions = Questions(executor, self)
         self.waiting: dict[str, Open] = {}
@@ -47,7 +48,7 @@ class Progress:
     @property
     def busy(self) -> bool:
         """Whether something other than a wait is under way."""
-        return bool(self._steps or self.effects.going or self.pending)
+        return bool(self.steps or self.effects.going or self.pending)
 
     @property
     def effects_unresolved(self) -> bool:
@@ -58,9 +59,9 @@ class Progress:
         return turn is not None and any(request.kind is CallKind.EFFECT for request in turn.open.values())
 
     @property
-    def only_steps(self) -> bool:
-        """Whether steps are under way and nothing else."""
-        return bool(self._steps) and not (self.waiting or self.pending or self.effects.going)
+    def more_than_steps(self) -> bool:
+        """Whether anything but running steps is under way."""
+        return bool(self.waiting or self.pending or self.effects.going)
 
     @property
     def waits(self) -> bool:
@@ -93,7 +94,8 @@ class Progress:
         """Put a call where the journal says it was, or begin it."""
         match request.kind:
             case CallKind.STEP:
-                self._begin_step(request, record)
+                if record is None or not self.pauses(request, record):
+                    self.pending.append(Call(request, self.attempts.get(request.key, 0) + 1))
             case CallKind.EFFECT:
                 self.effects.begin(request, record)
             case CallKind.TIMER if request.timer is not None:
@@ -104,10 +106,6 @@ class Progress:
                 self.questions.begin(request, record)
             case CallKind.SEND:
                 self._send(request)
-
-    def _begin_step(self, request: Request, record: Record | None) -> None:
-        if not self.pauses(request, record):
-            self.pending.append(Call(request, self.attempts.get(request.key, 0) + 1))
 
     def pauses(self, request: Request, record: Record | None) -> bool:
         """Whether failed attempts on record make it wait; counts them."""
@@ -143,7 +141,7 @@ class Progress:
             if call.request.withdrawn:
                 continue
             if call.request.kind is CallKind.STEP:
-                self._steps[call.request.key] = call
+                self.steps[call.request.key] = call
                 self.run(call)
             else:
                 self.effects.going[call.request.key] = call
@@ -167,7 +165,7 @@ class Progress:
                 self._worker.outside.settle_late(executor, call, result, error)
             return
         if request.kind is CallKind.STEP:
-            if self._steps.pop(request.key, None) is None:
+            if self.steps.pop(request.key, None) is None:
                 return  # it was cancelled and nobody waits for it any more
         else:
             call.stage = Stage.RECORDING
@@ -175,7 +173,7 @@ class Progress:
             self.succeeded(request, result, call.attempt)
         else:
             self.failed(call, error)
-        executor.call_ended()
+        executor.see_next()
 
     def succeeded(self, request: Request, result: Any, attempt: int) -> None:
         """Record what a call gave back."""
@@ -233,7 +231,7 @@ class Progress:
             return
         call = Call(request, self.attempts.get(key, 0) + 1)
         if request.kind is CallKind.STEP:
-            self._steps[key] = call
+            self.steps[key] = call
             self.run(call)
         elif safety_of(request) is Safety.TRANSACTIONAL:
             self.effects.going[key] = call
@@ -257,13 +255,13 @@ class Progress:
         wait = self.waiting.pop(request.key, None)
         if wait is not None and wait.kind.for_person:
             self.questions.withdrawn(wait)
-        call = self._steps.pop(request.key, None)
+        call = self.steps.pop(request.key, None)
         if call is not None and call.running is not None:
             call.running.cancel()
 
     def cancel_steps(self) -> None:
         """Cancel running steps: they may be run again."""
-        steps, self._steps = self._steps, {}
+        steps, self.steps = self.steps, {}
         self.pending = [call for call in self.pending if call.request.kind is not CallKind.STEP]
         for call in steps.values():
             if call.running is not None:

@@ -177,8 +177,8 @@ class Executor(Protocol):
     def go_on(self) -> None:
         """Let the body run until it is idle, then see what is next."""
 
-    def call_ended(self) -> None:
-        """See what is next after a call ended."""
+    def see_next(self) -> None:
+        """Ask what is to be done now."""
 
     def committed(self, proposal: Proposal, reply: Reply) -> None:
         """Take what became durable."""

@@ -54,7 +54,8 @@ class Turn:
         self._replay = Replay(entries)
         self._fresh = not entries
         self._timers = 0
-        self._reads = 0
+        self.reads = 0
+        """How many reads of rows are under way; nothing is handed over meanwhile."""
         for field, rows in rows_of(state):
             attach(rows, field, self._reader(field))
         self.main = begin(flow, self, state)
@@ -63,9 +64,9 @@ class Turn:
 
     def ask(self, request: Request) -> None:
         """Take a call: know its key, and begin it unless the journal is still answering."""
-        digest = (
-            values.digest(request.values, path=f"the arguments of {request.name}") if _has_content(request) else b""
-        )
+        content = request.values
+        named = content and content != _NO_ARGUMENTS
+        digest = values.digest(content, path=f"the arguments of {request.name}") if named else b""
         asked = self._replay.ask(Call(request.kind, request.name, digest, request.step_id))
         request.key = asked.key
         self.open[asked.key] = request
@@ -97,10 +98,10 @@ class Turn:
     def fetch(self, field: str, first: int, most: int) -> asyncio.Future[list[Any]]:
         """Read rows; nothing else is handed over until they are here."""
         future: asyncio.Future[list[Any]] = self.loop.future()
-        self._reads += 1
+        self.reads += 1
 
         def here(rows: list[bytes] | Exception) -> None:
-            self._reads -= 1
+            self.reads -= 1
             try:
                 if isinstance(rows, Exception):
                     raise rows
@@ -131,22 +132,18 @@ class Turn:
 
     # what the executor asks
 
-    @property
-    def reading(self) -> bool:
-        """Whether rows are being read."""
-        return self._reads > 0
-
     def advance(self) -> None:
         """Let the body run until it is idle, and while the journal has answers, give them one at a time."""
         while True:
             self.loop.pump()
-            self._take_timers()
-            if self.reading or not self.replaying:
+            if self.loop.timers_created:
+                self._take_timers()
+            if self.reads or not self.replaying:
                 return
             record = self._replay.next()
             if record is None or record.resolved is None:
                 break
-            self.hand_over(record.resolved)
+            self.hand_over(record.resolved, record.resolved.at)
         left = self._replay.left_behind()
         if left is not None and self.diverged is None:
             self.diverged = self._divergence(left, asked=self._asked_instead())
@@ -166,8 +163,6 @@ class Turn:
 
     def _take_timers(self) -> None:
         """Give each new timer of the body's loop a key, as any other call."""
-        if self.loop.timers_created == 0:
-            return
         for timer in self.loop.timers:
             if timer.number > self._timers:
                 self._timers = timer.number
@@ -179,10 +174,10 @@ class Turn:
                     del self.open[key]
                     self._executor.progress.withdrawn(request)
 
-    def hand_over(self, stored: Stored) -> None:
-        """Give the body what resolved one of its calls; loop time moves to the entry's."""
-        self.loop.advance(stored.at)
-        request = self.open.pop(stored.key or "", None)
+    def hand_over(self, entry: Entry | Stored, at: int) -> None:
+        """Give the body what resolved one of its calls; loop time moves to that of the entry's commit."""
+        self.loop.advance(at)
+        request = self.open.pop(entry.key or "", None)
         if request is None:
             return
         if request.timer is not None:
@@ -192,15 +187,15 @@ class Turn:
         if request.future.done():
             return
         try:
-            self._settle(request, stored)
+            self._settle(request, entry)
         except StoreError:
             raise
         except Exception as error:  # noqa: BLE001 - a stored value that cannot be read is the code's to see
             request.future.set_exception(error)
 
-    def _settle(self, request: Request, stored: Stored) -> None:
-        value = self._bodies.decode(stored.body)
-        if stored.kind is Kind.FAILURE:
+    def _settle(self, request: Request, entry: Entry | Stored) -> None:
+        value = self._bodies.decode(entry.body)
+        if entry.kind is Kind.FAILURE:
             request.future.set_exception(failure_of(request.name, value))
         elif request.kind is CallKind.APPROVAL:
             value["at"] = as_datetime(value["at"]) if value.get("at") is not None else None
@@ -222,10 +217,6 @@ class Turn:
     def close(self) -> list[str]:
         """Close the body; return what went wrong in it."""
         return self.loop.close_body()
-
-
-def _has_content(request: Request) -> bool:
-    return bool(request.values) and request.values != _NO_ARGUMENTS
 
 
 _NO_ARGUMENTS: dict[str, Any] = {"args": []}

@@ -380,8 +380,9 @@ class Worker:
         return at + int((clock.monotonic() - seen) * 1_000_000)
 
     def saw_time(self, at: int) -> None:
-        """Take note of the store's time, just read."""
-        self._time = (at, clock.monotonic())
+        """Take note of the store's time, just read; commits of one batch tell the same moment."""
+        if at != self._time[0]:
+            self._time = (at, clock.monotonic())
 
     def program_number(self, flow: Flow) -> int:
         """Return the store's number of a flow's present version."""

@@ -159,7 +159,7 @@ class RunVerbs(Begun):
         else:
             answer = self._ask(hot.APPEND, lease=lease_micros, **hot.append_params(rows, self._now))
         self._now = answer[0][2] if answer else self._now
-        return {run_id: Flag(flags) for run_id, flags, _ in answer}
+        return {run_id: Flag(flags) if flags else Flag.NONE for run_id, flags, _ in answer}
 
     def leave(self, rows: Sequence[Leave]) -> dict[int, State]:
         """Append under the fence and end the stretch."""
