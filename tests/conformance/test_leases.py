@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from tests.conformance.world import LEASE, TOKEN, WORKER, populate
 from tests.stores import START_AT
 from torpor.core.run import Flag
+from torpor.store.rows import Claim
 
 if TYPE_CHECKING:
     from tests.stores import Moment
@@ -42,6 +43,20 @@ def test_expired_leases_are_found(store: Store, moment: Moment) -> None:
     assert len(store.transact_now(lambda tx: tx.all_leases(limit=9))) == 3
     assert len(store.transact_now(lambda tx: tx.leases_of(world.worker, limit=9))) == 3
     assert store.transact_now(lambda tx: tx.leases_of(world.worker + 1, limit=9)) == []
+
+
+def test_leases_whose_worker_has_no_row_are_found(store: Store) -> None:
+    """As many as asked for; those of a worker with a row are not among them."""
+    world = populate(store, 3)
+    world.claim(1)
+    assert store.transact_now(lambda tx: tx.nobodys_leases(limit=9)) == []
+    gone = store.transact_now(lambda tx: tx.put_worker(WORKER._replace(name="w2", pid=2)))
+    store.transact_now(lambda tx: tx.drop_workers([gone]))
+    late = store.transact_now(lambda tx: tx.claim(Claim(gone, [world.program], 2, TOKEN, LEASE, 0)))
+    found = store.transact_now(lambda tx: tx.nobodys_leases(limit=9))
+    assert sorted(lease.run_id for lease in found) == sorted(claimed.run.id for claimed in late)
+    assert {lease.worker for lease in found} == {gone}
+    assert len(store.transact_now(lambda tx: tx.nobodys_leases(limit=1))) == 1
 
 
 def test_flags_are_added_to_leases(store: Store) -> None:

@@ -212,6 +212,26 @@ def test_who_may_be_reaped(store: Store, moment: Moment, proof: Proof, *, intent
     assert one.commit(proposal(lease._replace(head=row.head)))[0].refused is Fence.LOST
 
 
+@pytest.mark.parametrize("intent", [False, True])
+def test_a_claim_that_comes_after_its_workers_row_is_gone_is_reaped_at_once(store: Store, *, intent: bool) -> None:
+    """The row goes only once its worker is proven gone, so nothing waits for the lease's end (G4).
+
+    Also if an intent is open, from a holder before it, and while it is quiet; the lease of a living worker stays.
+    """
+    dead, living = hand(store), hand(store)
+    dead.start(2)
+    if intent:
+        for claimed in living.claim():
+            living.commit(proposal(claimed.lease, INTENT))
+            living.commit(proposal(claimed.lease._replace(head=1), after=State.READY))
+    dead.do(lambda tx: tx.drop_workers([dead.worker]))  # by a waker, that found its process gone
+    late, other = dead.claim(1)[0].run.id, living.claim()[0].run.id
+    (reaped,) = living.do(leases.reap, {}, quiet_until=1 << 62)
+    assert (reaped.run_id, reaped.worker, reaped.proof) == (late, dead.worker, Proof.PROCESS_GONE)
+    assert (living.run(late).state, living.run(late).takeovers) == (State.READY, 1)
+    assert living.run(other).state is State.RUNNING
+
+
 def test_nobody_reaps_while_it_is_quiet(store: Store, moment: Moment) -> None:
     """After a failover or a gap leases that ran out live on; only a proven death counts."""
     one = hand(store)

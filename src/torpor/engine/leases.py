@@ -65,9 +65,16 @@ class Reaped(NamedTuple):
 
 
 def reap(tx: Tx, proofs: Mapping[int, Proof], *, quiet_until: int, limit: int = SWEEP) -> list[Reaped]:
-    """End leases whose time is over, and those of workers proven gone; their runs become ready (a takeover)."""
+    """End leases whose time is over, and those of workers proven gone; their runs become ready (a takeover).
+
+    A worker's row goes when its process is proven gone, or by itself once it let everything go, and no number is given
+    twice. So a lease whose worker has no row is that of a claim that came after its sender's death: it counts as proof.
+    """
     now = tx.now()
     candidates = {lease.run_id: lease for lease in tx.expired_leases(before=now, limit=limit)}
+    nobodys = tx.nobodys_leases(limit=limit)
+    candidates.update((lease.run_id, lease) for lease in nobodys)
+    proofs = {**proofs, **{lease.worker: Proof.PROCESS_GONE for lease in nobodys}}
     for worker in proofs:
         candidates.update((lease.run_id, lease) for lease in tx.leases_of(worker, limit=limit))
     if not candidates:

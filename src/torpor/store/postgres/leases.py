@@ -70,6 +70,12 @@ class LeaseVerbs(Begun):
         statement = f"SELECT {_COLUMNS} FROM leases WHERE expires_at <= %(before)s LIMIT %(limit)s"
         return [_lease(row) for row in self._ask(statement, before=before, limit=limit)]
 
+    def nobodys_leases(self, *, limit: int) -> list[Lease]:
+        """Return leases of workers without a row."""
+        nobodys = "NOT EXISTS (SELECT 1 FROM workers WHERE id = leases.worker)"
+        statement = f"SELECT {_COLUMNS} FROM leases WHERE {nobodys} LIMIT %(limit)s"
+        return [_lease(row) for row in self._ask(statement, limit=limit)]
+
     def all_leases(self, *, limit: int) -> list[Lease]:
         """Return leases for people."""
         return [_lease(row) for row in self._ask(f"SELECT {_COLUMNS} FROM leases LIMIT %(limit)s", limit=limit)]

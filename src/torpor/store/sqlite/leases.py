@@ -43,6 +43,14 @@ class LeaseVerbs(Begun):
         rows = self._db.execute(f"SELECT {_LEASE_COLUMNS} FROM leases WHERE expires_at <= ? LIMIT ?", (before, limit))
         return [_lease(row) for row in rows]
 
+    def nobodys_leases(self, *, limit: int) -> list[Lease]:
+        """Return leases of workers without a row."""
+        rows = self._db.execute(
+            f"SELECT {_LEASE_COLUMNS} FROM leases WHERE NOT EXISTS (SELECT 1 FROM workers WHERE id = worker) LIMIT ?",
+            (limit,),
+        )
+        return [_lease(row) for row in rows]
+
     def all_leases(self, *, limit: int) -> list[Lease]:
         """Return leases for people."""
         return [_lease(row) for row in self._db.execute(f"SELECT {_LEASE_COLUMNS} FROM leases LIMIT ?", (limit,))]

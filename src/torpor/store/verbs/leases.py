@@ -24,6 +24,9 @@ class LeaseVerbs(Protocol):
     def expired_leases(self, *, before: int, limit: int) -> list[Lease]:
         """Return leases that ended before a moment."""
 
+    def nobodys_leases(self, *, limit: int) -> list[Lease]:
+        """Return leases whose worker has no row: it was gone before its claim came."""
+
     def all_leases(self, *, limit: int) -> list[Lease]:
         """Return leases for people."""
 
