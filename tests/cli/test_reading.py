@@ -140,6 +140,7 @@ def test_the_doctor(shell: Shell, runs: dict[str, str]) -> None:
     assert found["counts"]["failed"] == 1
     assert runs["broken 0"] in next(line["text"] for line in found["lines"] if line["subject"] == "runs")
     assert shell.run("doctor", "--reset-clock").out == "0 stored times brought back to this machine's clock\n"
+    assert shell.ok("doctor", "--reset-clock") == {"changed": 0, "late": [], "late_seconds": 0}
 
 
 NEWER = """from torpor import App, Context

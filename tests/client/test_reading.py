@@ -239,9 +239,32 @@ def test_a_clock_that_ran_ahead(on: Callable[[Check], None]) -> None:
             with pytest.raises(UsageError, match="server's own"):
                 await client.reset_clock()
             return
-        assert await client.reset_clock() == 1
+        assert await client.reset_clock() == (1, [], 0)
         assert (await client.doctor()).errors == 0
-        assert await client.reset_clock() == 0
+        assert await client.reset_clock() == (0, [], 0)
+
+    on(check)
+
+
+def test_timers_that_a_clock_that_ran_ahead_has_set(on: Callable[[Check], None]) -> None:
+    """Nothing fires them sooner (G8); the doctor and `reset_clock` name the runs, and no others, and what can be done."""
+
+    async def check(lab: Lab, client: Client) -> None:
+        right = await client.start("naps", 86_400.0)
+        await lab.settle()
+        lab.advance(timedelta(hours=3))
+        wrong = await client.start("naps", 86_400.0)
+        await lab.settle()
+        lab.advance(timedelta(hours=-3))
+        assert right.run_id != wrong.run_id
+        text = f"1 run went to sleep by a clock that was ahead, and may wake 3h late: {wrong.run_id}"
+        found = await client.doctor()
+        assert ("warn", text) in lines_of(found, "timers")
+        assert [line.hint for line in found.lines if line.text == text] == [
+            f"what cannot wait so long: torpor cancel {wrong.run_id}, then start it again"
+        ]
+        if lab.store.kind == "sqlite":
+            assert (await client.reset_clock())[1:] == ([wrong.run_id], 3 * 3600.0)
 
     on(check)
 

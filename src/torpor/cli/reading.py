@@ -130,9 +130,8 @@ def doctor(
     from torpor.cli import render
 
     if reset_clock:
-        changed = asked(store, lambda client: client.reset_clock())
-        said = f"{changed} stored times brought back to this machine's clock"
-        answered({"changed": changed}, lambda _: [said], as_json=as_json)
+        reset = asked(store, lambda client: client.reset_clock())
+        answered(reset._asdict(), lambda _: render.reset_lines(reset), as_json=as_json)
         return
     found = asked(store, lambda client: client.doctor(check=True if check else None))
     answered(

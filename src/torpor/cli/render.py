@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from torpor.cli.screen import Column, Screen, clean
 from torpor.cli.spoken import moment, one_day, stamp
 from torpor.cli.strip import share, strip
+from torpor.engine.queries.doctor import late_timers
 from torpor.engine.queries.people import why_of
 from torpor.engine.queries.spoken import duration, plural
 from torpor.store.values import MISFIT
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from torpor.engine.queries.doctor import Diagnosis
+    from torpor.engine.queries.facts import ClockReset
     from torpor.engine.queries.fleet import Fleet, RunLine
     from torpor.engine.queries.people import Inbox, InboxItem
     from torpor.engine.queries.show import RunShown
@@ -315,3 +317,12 @@ def doctor_lines(screen: Screen, found: Diagnosis) -> Iterator[str]:
             yield f"      {'':<{width}}  hint: {clean(line.hint)}"
     yield f"safe to stop now: {clean(found.safe_to_stop_text)}"
     yield f"{plural(found.warnings, 'warning')}, {plural(found.errors, 'error')}"
+
+
+def reset_lines(reset: ClockReset) -> Iterator[str]:
+    """Yield what `torpor doctor --reset-clock` did, and which runs it cannot wake sooner."""
+    yield f"{plural(reset.changed, 'stored time')} brought back to this machine's clock"
+    if reset.late:
+        text, hint = late_timers(reset.late, round(reset.late_seconds * 1_000_000))
+        yield clean(text)
+        yield f"  hint: {clean(hint)}"

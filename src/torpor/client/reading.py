@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from torpor.core.run import State
     from torpor.engine.queries.doctor import Diagnosis
+    from torpor.engine.queries.facts import ClockReset
     from torpor.engine.queries.fleet import Fleet, RunLine
     from torpor.engine.queries.show import RunShown
     from torpor.store.protocol import Store, Tx
@@ -61,8 +62,8 @@ class Reading(Connected):
         schema = await asyncio.to_thread(self.store.schema)
         return diagnose(found, place._replace(schema=schema), gone)
 
-    async def reset_clock(self) -> int:
-        """Bring stored times that are far ahead of this machine's clock back to it; return how many rows changed.
+    async def reset_clock(self) -> ClockReset:
+        """Bring stored times that are far ahead of this machine's clock back to it; say which runs will wake late.
 
         SQLite only, where the host's clock is the store's: UsageError elsewhere.
         """

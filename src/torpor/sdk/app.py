@@ -6,6 +6,7 @@ import inspect
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from torpor.core.effect import Safety
@@ -180,8 +181,13 @@ def _annotation(function: Callable[..., Any], parameter: inspect.Parameter) -> A
     """Return what the state is annotated as, resolved if it can be; None if it says nothing."""
     if parameter.annotation is inspect.Parameter.empty:
         return None
+    if not isinstance(parameter.annotation, str):
+        return parameter.annotation
+    told = ModuleType("told")  # only this parameter's: what is wrong with the others says nothing about it
+    told.__annotations__ = {parameter.name: parameter.annotation}
     try:
-        return inspect.get_annotations(function, eval_str=True).get(parameter.name)
+        known = inspect.unwrap(function).__globals__
+        return inspect.get_annotations(told, globals=known, eval_str=True)[parameter.name]
     except Exception:  # noqa: BLE001 - a name that is not importable at run time: the annotation is advice only
         return None
 

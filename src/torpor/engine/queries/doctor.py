@@ -213,9 +213,19 @@ def _timers(found: Facts, living: set[int]) -> list[DoctorLine]:
     if found.expired:
         text = f"{plural(len(found.expired), 'lease')} ended and not taken over: {_some(found.expired)}"
         lines.append(DoctorLine("warn", "leases", text, hint))
+    if found.late:
+        text, hint = late_timers(found.late, found.late_micros)
+        lines.append(DoctorLine("warn", "timers", text, hint))
     if not lines and found.next_due_at is not None:
         lines.append(DoctorLine("ok", "timers", f"the next run wakes in {duration(found.next_due_at - found.at)}"))
     return lines
+
+
+def late_timers(late: Sequence[str], micros: int) -> tuple[str, str]:
+    """Say which runs a clock that was ahead put to sleep for too long, and what can be done."""
+    text = f"{plural(len(late), 'run')} went to sleep by a clock that was ahead, and may wake {duration(micros)} late"
+    hint = f"what cannot wait so long: torpor cancel {late[0]}, then start it again"
+    return f"{text}: {_some(late)}", hint
 
 
 def _effects(found: Facts) -> list[DoctorLine]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from torpor.core.ids import run_name
 from torpor.core.replay import shown
@@ -68,6 +68,10 @@ class Facts:
     """Every program in each of its versions, by number."""
     old: dict[int, list[str]] = field(default_factory=dict)
     """Open runs, by program, of versions that no worker heard of lately serves."""
+    late: list[str] = field(default_factory=list)
+    """Sleeping runs that set their timer while the clock was far ahead: they wake that much late."""
+    late_micros: int = 0
+    """By how much at most."""
 
 
 def facts(tx: Tx) -> Facts:
@@ -82,6 +86,7 @@ def facts(tx: Tx) -> Facts:
     since = [run.due_at for run in ready if run.due_at is not None]
     overdue = tx.due_runs(before=now - OVERDUE_MICROS, limit=MOST)
     asked = inbox(tx, limit=MOST)
+    late, late_micros = _late(tx, programs)
     return Facts(
         now,
         workers,
@@ -100,6 +105,8 @@ def facts(tx: Tx) -> Facts:
         max(0, *(at - now for at in _stored_times(leases, workers, since))) if leases or workers or since else 0,
         versions,
         _old(tx, workers, programs),
+        late,
+        late_micros,
     )
 
 
@@ -162,11 +169,33 @@ def _stored_times(leases: Sequence[Lease], workers: Sequence[WorkerRow], since: 
     return [*(lease.expires_at - LEASE_MICROS for lease in leases), *(row.seen_at for row in workers), *since]
 
 
-def reset_clock(tx: Tx) -> int:
-    """Bring stored times that are far ahead of the store's clock back to it; return how many rows changed.
+def _late(tx: Tx, programs: Mapping[int, str]) -> tuple[list[str], int]:
+    """Return runs that went to sleep while the clock was far ahead, among the newest that sleep, and by how much at most.
+
+    Their last entry says when that was. Their timers were set from that moment, so they fire as much too late.
+    """
+    now = tx.now()
+    asleep = {run.id: run for run in tx.list_runs(RunFilter([State.WAITING], limit=MOST)) if run.due_at is not None}
+    last = tx.entries([(run.id, run.head) for run in asleep.values()]) if asleep else {}
+    ahead = {run_id: entry.at - now for (run_id, _), entry in last.items() if entry.at - now > AHEAD_MICROS}
+    named = _named((asleep[run_id] for run_id in sorted(ahead)), programs)
+    return list(named.values()), max(ahead.values(), default=0)
+
+
+class ClockReset(NamedTuple):
+    """What was brought back, and what cannot be: sleeping runs whose timers the wrong clock set (at most 200 are named)."""
+
+    changed: int
+    late: list[str]
+    late_seconds: float
+
+
+def reset_clock(tx: Tx) -> ClockReset:
+    """Bring stored times that are far ahead of the store's clock back to it.
 
     After a clock that ran ahead was set right: leases would not end for as long as it was ahead, and runs would look
-    freshly ready. What a run was told about time stays in its journal; timers keep the moment they were set for.
+    freshly ready. What a run was told about time stays in its journal, because replay must tell it the same; so timers
+    keep the moment they were set for (G8), and the runs that sleep until one are named.
     """
     now = tx.now()
     limit = now + AHEAD_MICROS
@@ -184,4 +213,5 @@ def reset_clock(tx: Tx) -> int:
         tx.renew(lease.worker, [(lease.run_id, lease.token, lease.epoch)], lease_micros=LEASE_MICROS)
     for worker in workers:
         tx.see_worker(worker)
-    return len(ready) + len(leases) + len(workers)
+    late, late_micros = _late(tx, {row.id: row.name for row in tx.programs()})
+    return ClockReset(len(ready) + len(leases) + len(workers), late, late_micros / 1_000_000)
