@@ -23,8 +23,8 @@ $(READY): requirements/development.txt pyproject.toml scripts/setup
 	@scripts/setup
 	@touch $@
 
-apt: ## make sure that a PostgreSQL server from Debian is installed (for the tests)
-	@scripts/postgres
+apt: ## make sure that a PostgreSQL server and PgBouncer from Debian are installed (for the tests)
+	@scripts/servers
 
 demo: $(READY) ## audit a real folder while workers are killed and frozen, and prove that nothing repeated
 	@$(BIN)/torpor demo $(ARGS)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.servers import server
-from tests.stores import KINDS, Moment, Place
+from tests.stores import KINDS, SERVERS, Moment, Place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def server_url() -> Iterator[Callable[[str], str]]:
-    """Return the URL of a PostgreSQL server by kind, `postgres` or `postgres15`; it is started when first asked for."""
+    """Return the URL of a PostgreSQL server by kind, one of `SERVERS`; it is started when first asked for."""
     known: dict[str, str] = {}
     run_id = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
     with ExitStack() as open_servers:
 
         def url(kind: str) -> str:
             if kind not in known:
-                known[kind] = open_servers.enter_context(server(kind, run_id))
+                known[kind] = open_servers.enter_context(server("postgres" if kind == "pooled" else kind, run_id))
             return known[kind]
 
         yield url
@@ -45,7 +45,7 @@ def make_place(tmp_path: Path, moment: Moment, server_url: Callable[[str], str])
     with ExitStack() as places:
 
         def make(kind: str) -> Place:
-            place = Place(kind, tmp_path, moment, server_url(kind) if kind.startswith("postgres") else "")
+            place = Place(kind, tmp_path, moment, server_url(kind) if kind in SERVERS else "")
             places.callback(place.close)
             return place
 

@@ -49,8 +49,15 @@ def _binaries(kind: str) -> Path:
     return Path(spec.origin).parent / "pginstall" / "bin"
 
 
-def _owner() -> str:
-    """Return the user who runs the server: it refuses to be run by root."""
+def free_port() -> int:
+    """Return a port of this machine that nothing listens on."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+def owner() -> str:
+    """Return the user who runs the servers: they refuse to be run by root."""
     if os.getuid() != 0:
         return getpass.getuser()
     names = {entry.pw_name for entry in pwd.getpwall()}
@@ -58,7 +65,7 @@ def _owner() -> str:
 
 
 def _call(program: Path, *arguments: str) -> None:
-    entry = pwd.getpwnam(_owner())
+    entry = pwd.getpwnam(owner())
     as_owner: dict[str, Any] = {}
     if os.getuid() == 0:
         as_owner = {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": []}
@@ -72,13 +79,11 @@ def _call(program: Path, *arguments: str) -> None:
 
 def _start(kind: str) -> dict[str, str]:
     folder = Path(tempfile.mkdtemp(prefix=f"torpor-{kind}-"))
-    entry = pwd.getpwnam(_owner())
+    entry = pwd.getpwnam(owner())
     os.chown(folder, entry.pw_uid, entry.pw_gid)
     place = folder / "db"
     _call(_binaries(kind) / "initdb", "-D", str(place), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     settings = {**_SETTINGS, "port": str(port), "unix_socket_directories": str(folder)}
     with (place / "postgresql.conf").open("a") as conf:
         conf.writelines(f"{name} = '{value}'\n" for name, value in settings.items())

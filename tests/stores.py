@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
+from tests.poolers import pooler
 from torpor.store.opening import open_store
 from torpor.store.postgres import PostgresStore
 from torpor.store.postgres.tx import PostgresTx
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from torpor.store.protocol import Store, Tx
 
 KINDS = ("memory", "sqlite", "postgres")
+SERVERS = ("postgres", "postgres15", "pooled")
+"""Kinds that lie on a server: the newest, the oldest, and the newest behind PgBouncer in transaction mode."""
 START_AT = 1_893_456_000_000_000
 """The first of January 2030: every test begins here."""
 _CLOCK = """
@@ -68,7 +71,11 @@ class Place:
     """A fresh database, on which any number of stores can be opened, as by several processes."""
 
     def __init__(self, kind: str, folder: Path, moment: Moment, server_url: str = "") -> None:
-        """Make the database. `server_url` is asked for the kinds that begin with `postgres`."""
+        """Make the database. `server_url` is asked for the kinds that lie on a server.
+
+        `pooled` is a server behind PgBouncer in transaction mode: it is spoken to as a role of its own, because there
+        only a role can say where an author's statements look for names.
+        """
         self.kind = kind
         self.moment = moment
         self._open = ExitStack()
@@ -80,16 +87,33 @@ class Place:
         else:
             self.schema = f"t_{secrets.token_hex(6)}"
             own = f"{self.schema}_own"  # what an author's statements find without naming a schema
-            self.url = f"{server_url}?schema={self.schema}&application_name={self.schema}&options=-csearch_path%3D{own}"
             self.admin = self._open.enter_context(psycopg.connect(server_url, autocommit=True))
             self.admin.execute(f"CREATE SCHEMA {own}".encode())
             self._open.callback(self.admin.execute, f"DROP SCHEMA IF EXISTS {self.schema}, {own} CASCADE".encode())
+            if kind == "pooled":
+                server_url = self._pool(server_url, own)
+            self.url = f"{server_url}?schema={self.schema}&application_name={self.schema}"
+            if kind != "pooled":
+                self.url += f"&options=-csearch_path%3D{own}"
             self._make_schema()
 
     @property
     def on_server(self) -> bool:
         """Whether it lies on a PostgreSQL server."""
         return bool(self.schema)
+
+    def _pool(self, server_url: str, own: str) -> str:
+        role = self.schema
+        self.admin.execute(f"CREATE ROLE {role} SUPERUSER LOGIN".encode())
+        self.admin.execute(f"ALTER ROLE {role} SET search_path TO {own}".encode())
+        pooled = ExitStack()
+        self._open.push(pooled)
+        pooled.callback(self._drop_role, role)
+        return pooled.enter_context(pooler(server_url, role))
+
+    def _drop_role(self, role: str) -> None:
+        for statement in (f"REASSIGN OWNED BY {role} TO CURRENT_USER", f"DROP OWNED BY {role}", f"DROP ROLE {role}"):
+            self.admin.execute(statement.encode())
 
     def _make_schema(self) -> None:
         store = PostgresStore(self.url)

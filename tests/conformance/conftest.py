@@ -1,4 +1,4 @@
-"""The conformance suite runs on one more kind of store: the oldest PostgreSQL that torpor supports."""
+"""The conformance suite runs on two more kinds of store: the oldest PostgreSQL that torpor supports, and a pooled one."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.poolers import PGBOUNCER
 from tests.servers import DEBIAN
 from tests.stores import KINDS
 
@@ -14,19 +15,32 @@ if TYPE_CHECKING:
 
     from tests.stores import Place
 
-SERVERS = ("postgres", "postgres15") if DEBIAN.is_dir() else ("postgres",)
+DIRECT = ("postgres", "postgres15") if DEBIAN.is_dir() else ("postgres",)
+SERVERS = (*DIRECT, "pooled") if PGBOUNCER.is_file() else DIRECT
 FILES = ("sqlite", *SERVERS)
 
 
 @pytest.fixture(params=dict.fromkeys((*KINDS, *SERVERS)))
 def place(request: pytest.FixtureRequest, make_place: Callable[[str], Place]) -> Place:
-    """Return a fresh database of each kind, PostgreSQL 15 among them where Debian has it."""
+    """Return a fresh database of each kind, also on PostgreSQL 15 and behind PgBouncer where Debian has them."""
     return make_place(request.param)
 
 
 @pytest.fixture(params=SERVERS)
 def on_server(request: pytest.FixtureRequest, make_place: Callable[[str], Place]) -> Place:
     """Return a fresh database on each server: for what only servers can do wrong."""
+    return make_place(request.param)
+
+
+@pytest.fixture(params=DIRECT)
+def direct(request: pytest.FixtureRequest, make_place: Callable[[str], Place]) -> Place:
+    """Return a fresh database on each server without a pooler: for what belongs to a connection of one's own."""
+    return make_place(request.param)
+
+
+@pytest.fixture(params=("sqlite", *DIRECT))
+def unpooled(request: pytest.FixtureRequest, make_place: Callable[[str], Place]) -> Place:
+    """Return a fresh database of each kind that carries hints from process to process."""
     return make_place(request.param)
 
 

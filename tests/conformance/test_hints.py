@@ -59,26 +59,26 @@ def test_a_hint_is_heard_after_the_commit(store: Store) -> None:
     assert heard.empty()
 
 
-def test_a_hint_crosses_processes(shared: Place) -> None:
+def test_a_hint_crosses_processes(unpooled: Place) -> None:
     """The listener's process is not the sender's."""
     heard: SimpleQueue[str] = SimpleQueue()
-    listener = _listen(shared.open(), heard)
-    subprocess.run([sys.executable, "-c", _SENDER, shared.url], check=True)
+    listener = _listen(unpooled.open(), heard)
+    subprocess.run([sys.executable, "-c", _SENDER, unpooled.url], check=True)
     assert heard.get(timeout=SECONDS) == "from afar"
     listener.close()
 
 
-def test_a_listener_comes_back_after_its_connection_broke(on_server: Place) -> None:
+def test_a_listener_comes_back_after_its_connection_broke(direct: Place) -> None:
     """Nobody is told; hints that were sent meanwhile are lost, later ones are heard."""
     heard: SimpleQueue[str] = SimpleQueue()
-    store = on_server.postgres()
+    store = direct.postgres()
     listener = store.listen(heard.put)
     assert listener.listening.wait(SECONDS)
     first = listener.hearings
-    on_server.cut()
+    direct.cut()
     while listener.hearings == first:
         assert listener.listening.wait(SECONDS)
-    on_server.open().transact_now(lambda tx: tx.hint("again"))
+    direct.open().transact_now(lambda tx: tx.hint("again"))
     assert heard.get(timeout=SECONDS) == "again"
     listener.close()
     assert not listener.listening.is_set()

@@ -57,9 +57,9 @@ def test_a_held_lock_proves_nothing_to_others(store: Store) -> None:
     lock.release()
 
 
-def test_a_lock_of_another_host_proves_less(on_server: Place) -> None:
+def test_a_lock_of_another_host_proves_less(direct: Place) -> None:
     """Only the server's lock can be obtained from elsewhere: the process may live. A file proves nothing from afar."""
-    store = on_server.open()
+    store = direct.open()
     lock = store.life_lock("w")
     lock.release()
     assert store.prove_death(_worker(lock.name, "elsewhere")) is Proof.LOCK_GONE
@@ -96,24 +96,24 @@ def test_a_copy_cannot_prove_that_it_holds_the_lock(store: Store) -> None:
     lock.release()
 
 
-def test_a_lock_whose_connection_broke_is_not_held(on_server: Place) -> None:
+def test_a_lock_whose_connection_broke_is_not_held(direct: Place) -> None:
     """The server let go, so somebody else may have it: the worker must stop."""
-    store = on_server.open()
+    store = direct.open()
     lock = store.life_lock("w")
-    on_server.cut()
+    direct.cut()
     assert not lock.held()
     assert not lock.held()
     lock.release()
 
 
-def test_a_server_found_again_has_just_started(on_server: Place) -> None:
+def test_a_server_found_again_has_just_started(direct: Place) -> None:
     """After a failover nobody is thought dead for a while: `started_at` is when the server was found again."""
-    store = on_server.postgres()
+    store = direct.postgres()
     assert store.started_at == 0
-    on_server.cut()
+    direct.cut()
     with pytest.raises(StoreUnavailable):
         _ = store.started_at
-    assert store.started_at == on_server.moment.at
+    assert store.started_at == direct.moment.at
 
 
 def test_a_file_does_not_start(make_place: Callable[[str], Place]) -> None:

@@ -91,14 +91,14 @@ def test_a_break_before_the_commit_changed_nothing(on_server: Place, wire: DeafW
     assert world.append([add(lease)]) == {lease.run_id: Flag.NONE}
 
 
-def test_a_killed_connection_is_opened_again(on_server: Place) -> None:
+def test_a_killed_connection_is_opened_again(direct: Place) -> None:
     """The administrator, or a failover, ends every connection: each lane says so once and then goes on."""
-    store = on_server.postgres()
+    store = direct.postgres()
     world = populate(store, 1)
     lanes = [Lane.COMMIT, Lane.WORK, Lane.READ, Lane.RENEW]
     for lane in lanes:
         store.transact_now(lambda tx: tx.get_meta("k"), lane=lane)
-    assert on_server.cut() >= 3
+    assert direct.cut() >= 3
     for lane in (Lane.COMMIT, Lane.READ, Lane.RENEW):
         with pytest.raises(StoreUnavailable) as broken:
             store.transact_now(lambda tx: tx.get_meta("k"), lane=lane)

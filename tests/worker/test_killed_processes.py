@@ -8,12 +8,14 @@ import signal
 import subprocess
 import sys
 from collections import Counter as Tally
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
 
 from tests.house.tree import ROOT
+from tests.poolers import pooler
 from tests.worker.killed import COUNTER, app
 from torpor.core.journal import Kind
 from torpor.core.run import State
@@ -44,14 +46,18 @@ POINTS = {
 }
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", "postgres", "pooled"])
 def url(request: pytest.FixtureRequest, tmp_path: Path, server_url: Callable[[str], str]) -> Iterator[str]:
     """Return a fresh database that several processes can share, on the real clock."""
     if request.param == "sqlite":
         yield f"sqlite:///{tmp_path / 'torpor.db'}"
         return
     schema = f"killed_{os.urandom(4).hex()}"
-    yield f"{server_url('postgres')}?schema={schema}"
+    with ExitStack() as poolers:
+        server = server_url("postgres")
+        if request.param == "pooled":
+            server = poolers.enter_context(pooler(server, "postgres"))
+        yield f"{server}?schema={schema}"
     with psycopg.connect(server_url("postgres"), autocommit=True) as admin:
         admin.execute(f"DROP SCHEMA IF EXISTS {schema} CASCADE".encode())
 

@@ -1,4 +1,12 @@
-"""Opening a connection to PostgreSQL, and saying plainly what is wrong with one."""
+"""Opening a connection to PostgreSQL, and saying plainly what is wrong with one.
+
+Between torpor and the server may stand a pooler that gives every transaction another of the server's connections
+(PgBouncer in transaction mode). Then nothing may be left in a connection and nothing is found there again: what a
+transaction needs travels with it (`Opened.carried`), nothing is prepared under a name, there is no LISTEN and no lock
+that outlives a transaction. A pooler is found out without being asked: it gives its clients a key of its own to cancel
+with, so the process that this key names is not the one that answers. Whether it works by session or by transaction
+cannot be seen for sure, so by transaction is believed, which is right for both, unless the URL says `pooler=session`.
+"""
 
 from __future__ import annotations
 
@@ -28,10 +36,19 @@ _ALIVE = {
 }
 """A cut network is noticed within some ten seconds, on both sides, instead of two hours."""
 _PREPARED = 500
-_SETTINGS = """SET plan_cache_mode TO force_generic_plan; SET enable_hashjoin TO off; SET enable_mergejoin TO off;
-    SET enable_seqscan TO off; SET enable_bitmapscan TO off; SET jit TO off; SET client_min_messages TO warning;
-    SET idle_in_transaction_session_timeout TO '15s'; SET tcp_keepalives_idle TO 5; SET tcp_keepalives_interval TO 2;
-    SET tcp_keepalives_count TO 3"""
+_SETTINGS = {
+    "plan_cache_mode": "force_generic_plan",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+    "enable_seqscan": "off",
+    "enable_bitmapscan": "off",
+    "jit": "off",
+    "client_min_messages": "warning",
+    "idle_in_transaction_session_timeout": "15s",
+}
+_OF_A_CONNECTION = {"tcp_keepalives_idle": "5", "tcp_keepalives_interval": "2", "tcp_keepalives_count": "3"}
+_POOLERS = frozenset({"", "session", "transaction"})
+_REFUSED_BY_POOLER = "unsupported startup parameter"
 _MISSING = (errors.UndefinedTable, errors.UndefinedFunction, errors.UndefinedColumn, errors.InvalidSchemaName)
 _MEANINGS: dict[str, tuple[str, str]] = {
     "53100": ("has no disk space left", "free some space; nothing acknowledged is lost"),
@@ -51,21 +68,37 @@ class Place(NamedTuple):
     conninfo: str
     schema: str
     words: str
+    pooler: str = ""
+    """What stands before the server by the URL: `session`, `transaction`, or empty: find out."""
+    durable: bool = True
+
+
+class Opened(NamedTuple):
+    """A connection, and what each transaction on it has to bring along: nothing, or the settings behind a pooler."""
+
+    connection: Connection
+    carried: tuple[tuple[str, None], ...]
 
 
 def parse(url: str) -> Place:
-    """Take `?schema=` out of a URL. Raises UsageError for a schema that would need quoting."""
+    """Take `?schema=` and `?pooler=` out of a URL.
+
+    Raises UsageError for a schema that would need quoting, and for a pooler's mode that is none.
+    """
     parts = urlsplit(url)
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
     schema = options.pop("schema", SCHEMA)
     if not _SCHEMA_NAME.fullmatch(schema) or schema.startswith("pg_"):
         raise UsageError(f"{schema!r} cannot be a schema's name", hint="lower case letters, digits and _, not pg_")
+    pooler = options.pop("pooler", "")
+    if pooler not in _POOLERS:
+        raise UsageError(f"pooler={pooler} is no way to share connections", hint="pooler=transaction or pooler=session")
     told = {name: value for name, value in (_UNTOLD | _ALIVE).items() if name not in options}
     conninfo = urlunsplit(parts._replace(query=urlencode(options | {k: str(v) for k, v in told.items()})))
     place = parts.hostname or options.get("host", "")
     port = f":{parts.port}" if parts.port else ""
     words = f"postgresql {place}{port}/{unquote(parts.path.lstrip('/'))} schema {schema}"
-    return Place(conninfo, schema, words)
+    return Place(conninfo, schema, words, pooler)
 
 
 def translate(error: psycopg.Error, where: str, *, answer_lost: bool = False) -> StoreError | None:
@@ -86,12 +119,14 @@ def translate(error: psycopg.Error, where: str, *, answer_lost: bool = False) ->
         return None
     if state is not None and state not in _MEANINGS:
         said = "cannot do it now"
+    if _REFUSED_BY_POOLER in str(error):
+        hint = "a pooler does not pass this on: take it out of the URL and set it for the role or the database instead"
     meaning = StoreUnavailable(f"{where} {said}: {str(error).strip()}", hint=hint)
     meaning.answer_lost = answer_lost
     return meaning
 
 
-def connect(place: Place) -> Connection:
+def connect(place: Place) -> Opened:
     """Open a connection for one lane. Raises StoreUnavailable.
 
     Every plan is made once, for any parameters, and walks indexes in loops: the tables differ in size by orders, and a
@@ -103,7 +138,8 @@ def connect(place: Place) -> Connection:
         connection = psycopg.connect(place.conninfo, autocommit=True, prepare_threshold=0)
         connection.prepared_max = _PREPARED
         teach(connection)
-        connection.execute(f"SET search_path TO {place.schema}; {_SETTINGS}", prepare=False)
+        if _keeps_settings(connection, place):
+            return Opened(connection, ())
     except psycopg.Error as error:
         if connection is not None:
             connection.close()
@@ -111,4 +147,27 @@ def connect(place: Place) -> Connection:
         if meaning is None:
             raise
         raise meaning from error
-    return connection
+    connection.prepare_threshold = None
+    return Opened(connection, ((_settings(place, local=True), None),))
+
+
+def _keeps_settings(connection: Connection, place: Place) -> bool:
+    """Put the settings into the connection, in the one round trip that asks whether it is torpor's own to keep.
+
+    The condition is what keeps a shared connection clean: one that belongs to a pool is left as it was.
+    """
+    if place.pooler == "transaction":
+        return False
+    own = "" if place.pooler else f" WHERE pg_backend_pid() = {connection.info.backend_pid}"
+    return connection.execute(_settings(place, local=False) + own, prepare=False).rowcount == 1
+
+
+def _settings(place: Place, *, local: bool) -> str:
+    """Return one statement that sets everything, for the transaction or for the connection."""
+    settings = {"search_path": place.schema, **_SETTINGS}
+    if not place.durable:
+        settings["synchronous_commit"] = "off"
+    if not local:
+        settings |= _OF_A_CONNECTION
+    calls = (f"set_config('{name}', '{value}', {str(local).lower()})" for name, value in settings.items())
+    return f"SELECT {', '.join(calls)}"

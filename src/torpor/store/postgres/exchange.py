@@ -2,7 +2,9 @@
 
 What needs no answer waits for the next thing that does, or for the commit, and travels with it in a pipeline; BEGIN
 travels with the first statement. So a lone statement that is a transaction by itself (`alone`) is one round trip, a
-commit of many parts is two: the one that says who passed the fence, and the rest together with COMMIT.
+commit of many parts is two: the one that says who passed the fence, and the rest together with COMMIT. Behind a pooler
+the settings travel likewise, right after BEGIN; statements of one pipeline without BEGIN are one transaction, too, so
+that a lone statement brings them along in its one round trip.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import psycopg
+from psycopg.pq import TransactionStatus
 
 from torpor.store.postgres.connect import RETRYABLE, Connection, Place, connect, translate
 
@@ -43,7 +46,8 @@ class Seat:
         self.stale = False
         self.knows_step = False
         """Whether `step.append` was prepared on it."""
-        self.connection: Connection = connect(place)
+        self.connection: Connection
+        self.connection, self.carried = connect(place)
 
     @property
     def usable(self) -> bool:
@@ -51,14 +55,32 @@ class Seat:
         return not self.stale and self.pid == os.getpid() and not self.connection.closed
 
     def ask(self, statement: str, **params: Any) -> list[tuple[Any, ...]]:
-        """Run one statement outside any transaction and return its rows. Raises torpor's own errors."""
+        """Run one statement, a transaction by itself unless one was begun, and return its rows. Raises torpor's errors."""
         with self._translated():
             cursor = self.connection.cursor(binary=True)
-            cursor.execute(statement, params)
+            if self.carried and self.connection.info.transaction_status is TransactionStatus.IDLE:
+                with self.connection.pipeline():
+                    self._carry()
+                    cursor.execute(statement, params)
+            else:
+                cursor.execute(statement, params)
             return cursor.fetchall() if cursor.description is not None else []
 
+    def begin(self) -> None:
+        """Begin a transaction for what is asked and run from now on, up to `run("COMMIT")`. Raises torpor's errors."""
+        with self._translated(), self.connection.pipeline():
+            self.connection.execute(BEGIN)
+            self._carry()
+
+    def _carry(self) -> None:
+        for statement, params in self.carried:
+            self.connection.execute(statement, params)
+
     def run(self, statements: str) -> None:
-        """Run statements that take no values and return nothing; several are one transaction. Raises torpor's errors."""
+        """Run statements that take no values and return nothing; several are one transaction. Raises torpor's errors.
+
+        Outside a transaction they name the schema: behind a pooler no search path is there.
+        """
         with self._translated():
             self.connection.execute(statements, prepare=False)
 
@@ -84,7 +106,7 @@ class Exchange:
     def __init__(self, seat: Seat, *, begin: str = BEGIN) -> None:
         """Send nothing yet."""
         self._seat = seat
-        self._begin = begin
+        self._begin: list[Statement] = [(begin, None), *seat.carried]
         self._waiting: list[Statement] = []
         self._open = False
         self._commits = False
@@ -97,8 +119,8 @@ class Exchange:
 
     @property
     def first_alone(self) -> bool:
-        """Whether what is asked next is a transaction of one statement."""
-        return self._alone and not self._waiting
+        """Whether what is asked next is a transaction of one statement, on a connection that remembers statements."""
+        return self._alone and not self._waiting and not self._seat.carried
 
     def alone_with(self, send: Callable[..., T], *args: Any) -> T:
         """Let `send(seat, *args)` be that transaction, and return its answer."""
@@ -119,10 +141,12 @@ class Exchange:
         before = list(self._waiting)
         after: list[Statement] = []
         if alone and before:
-            before.insert(0, (self._begin, None))
+            before[:0] = self._begin
             after = [("COMMIT", None)]
-        elif not alone and not self._open:
-            before.insert(0, (self._begin, None))
+        elif alone:
+            before.extend(self._seat.carried)
+        elif not self._open:
+            before[:0] = self._begin
         self._commits = alone
         with self._translated():
             rows = self._send(before, (statement, params), after)
@@ -153,7 +177,7 @@ class Exchange:
     def begun(self) -> Connection:
         """Make sure that the transaction is open and everything told was sent; return the connection."""
         with self._translated():
-            first = [] if self._open else [(self._begin, None)]
+            first = [] if self._open else self._begin
             self._flush([*first, *self._waiting])
         self._open = True
         self._waiting.clear()
@@ -174,10 +198,11 @@ class Exchange:
             return
         self._commits = True
         statements = list(self._waiting)
-        if not self._open and len(statements) > 1:
-            statements.insert(0, (self._begin, None))
-        if self._open or len(statements) > 1:
-            statements.append(("COMMIT", None))
+        lone = not self._open and len(statements) == 1
+        if lone:
+            statements[:0] = self._seat.carried
+        else:
+            statements = [*([] if self._open else self._begin), *statements, ("COMMIT", None)]
         with self._translated():
             self._flush(statements)
         self._open = self._commits = False

@@ -50,7 +50,11 @@ class LentCursor(psycopg.Cursor[Any]):
         )
         if _ENDS.match(text):
             raise UsageError(f"a transactional effect must not run {text.strip()[:40]!r}", hint=_HINT)
-        super().execute(query, params, **{**more, "prepare": True})  # prepared: the server takes one statement, not two
+        if self.connection.prepare_threshold is None:  # behind a pooler: in a pipeline the server takes one statement
+            with self.connection.pipeline():
+                super().execute(query, params, **more)
+        else:
+            super().execute(query, params, **{**more, "prepare": True})  # prepared: here too one statement, not two
         return self
 
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import os
 import threading
+from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
 
 from torpor.core.lease import Proof
-from torpor.errors import StoreUnavailable
+from torpor.errors import StoreError, StoreUnavailable
 from torpor.store import migrate
 from torpor.store.lanes import Thread
 from torpor.store.life import host_identity, process_gone
@@ -41,7 +43,6 @@ _VACUUM_LEASES, _VACUUM_RUNS = 500, 5_000
 """Dead rows from which a table is vacuumed. Without it a claim among 100,000 woken runs took 10 ms instead of 0.4."""
 _DEAD_ROWS = """SELECT c.relname, pg_stat_get_dead_tuples(c.oid) FROM pg_class c
     WHERE c.oid IN ('leases'::regclass, 'runs'::regclass)"""
-_TENDING = "SELECT pg_try_advisory_lock(%(key)s)"
 _SCHEMA_NUMBER = "SELECT value FROM meta WHERE key = 'schema'"
 
 
@@ -53,18 +54,17 @@ class PostgresStore:
     def __init__(self, url: str, *, durable: bool = True, outside: Outside | None = None) -> None:
         """Open nothing yet. `durable=False` lets the server acknowledge before its disk has it, for scratch stores."""
         self.url = url
-        self.place = parse(url)
-        self._durable = durable
+        self.place = parse(url)._replace(durable=durable)
         self._outside = outside or Outside()
         self._lock = threading.Lock()
         self._seats: dict[tuple[str, int], Seat] = {}
         self._abandoned: list[Seat] = []
+        self._listeners: list[PostgresListener] = []
         self._lanes = {
             Lane.COMMIT: Thread("torpor-commit"),
             Lane.WORK: Thread("torpor-work", count=_WORK_THREADS),
             Lane.READ: Thread("torpor-read"),
         }
-        self._answered = False
         self._closed = False
 
     # connections
@@ -76,8 +76,6 @@ class PostgresStore:
         if seat is None or not seat.usable:
             self._abandon(place)
             seat = Seat(self.place)
-            if not self._durable:
-                seat.connection.execute("SET synchronous_commit TO off", prepare=False)
             with self._lock:
                 first = seat if self._closed else self._seats.setdefault(place, seat)
             if first is not seat or self._closed:  # two threads that share a place came at once, or one came too late
@@ -148,8 +146,11 @@ class PostgresStore:
             seat = self._seat(lane.name, threading.get_ident())
             exchange = Exchange(seat, begin=BEGIN_READING if lane is Lane.READ else BEGIN)
             try:
-                value = op(PostgresTx(exchange, self.place.schema, errands), *args, **more)
+                tx = PostgresTx(exchange, self.place.schema, errands)
+                value = op(tx, *args, **more)
                 exchange.commit()
+                if seat.carried and tx.hinted:
+                    self._say(tx.hinted)
                 return value
             except RETRYABLE as error:
                 exchange.rollback()
@@ -168,20 +169,39 @@ class PostgresStore:
     # hints
 
     def listen(self, heard: Callable[[str], None]) -> PostgresListener:
-        """Call `heard(topic)` for each hint, from a thread."""
-        return PostgresListener(self.place, heard)
+        """Call `heard(topic)` for each hint, from a thread; behind a pooler for those of this store alone."""
+        listener = PostgresListener(self.place, heard)
+        with self._lock:
+            self._listeners = [*(one for one in self._listeners if not one.closed), listener]
+        return listener
+
+    def _say(self, topics: set[str]) -> None:
+        """Hint to this process's own listeners, which hear nothing else behind a pooler."""
+        for listener in self._listeners:
+            listener.say(topics)
 
     # life
 
     def life_lock(self, name: str) -> LifeLock:
-        """Take a life lock: an advisory lock on a connection of its own, and a file on this host."""
+        """Take a life lock: an advisory lock on a connection of its own, and a file on this host.
+
+        Whoever does so is about to work, so the lanes connect meanwhile: that is a quarter of the time to its first step.
+        """
         del name
+        for lane in (*[Lane.WORK] * _WORK_THREADS, Lane.COMMIT):
+            self._lanes[lane].put(partial(self._connect, lane))
         return life.PostgresLifeLock(self.place)
+
+    def _connect(self, lane: Lane) -> None:
+        with suppress(StoreError):  # said to the first transaction, if it is still so
+            self._seat(lane.name, threading.get_ident())
 
     def prove_death(self, worker: WorkerRow) -> Proof:
         """The file proves that the process is gone, the advisory lock that its connection is."""
         if worker.host == host_identity() and process_gone(worker.life):
             return Proof.PROCESS_GONE
+        if not life.proves_by_lock(worker.life):
+            return Proof.NONE
         obtained = self._probe(life.OBTAIN, key=life.lock_key(worker.life))[0][0]
         return Proof.LOCK_GONE if obtained else Proof.NONE
 
@@ -192,14 +212,18 @@ class PostgresStore:
 
     @property
     def started_at(self) -> int:
-        """Return when the server started, or when this process found it again after losing it: a failover is a start."""
-        again = self._answered and not self._has_seat("probe")
+        """Return when the server started, or when this process found it again after losing it: a failover is a start.
+
+        A pooler may lose the server and find another one while our connection stays: it is known by when it started.
+        """
+        lost = not self._has_seat("probe")
         started, now = self._probe("SELECT torpor_started_at(), torpor_now()")[0]
-        if again:
+        if self._started_at is not None and (lost or started != self._started_at):
             self._found_again_at = now
-        self._answered = True
+        self._started_at = started
         return max(int(started), self._found_again_at)
 
+    _started_at: int | None = None
     _found_again_at = 0
 
     def _has_seat(self, name: str) -> bool:
@@ -225,7 +249,7 @@ class PostgresStore:
         seat = Seat(self.place)
         name = self.place.schema
         try:
-            seat.ask("BEGIN")
+            seat.begin()
             seat.ask("SELECT pg_advisory_xact_lock(%(key)s)", key=life.lock_key(f"migrate {name}"))
             for number, text in migrate.pending(self.kind, self._schema(seat)):
                 if not seat.ask("SELECT 1 FROM pg_namespace WHERE nspname = %(name)s", name=name):
@@ -236,23 +260,19 @@ class PostgresStore:
                     " ON CONFLICT (key) DO UPDATE SET value = excluded.value",
                     number=str(number),
                 )
-            seat.ask("COMMIT")
+            seat.run("COMMIT")
             return self._schema(seat)
         finally:
             seat.close()
 
     def tend(self) -> None:
-        """Vacuum what the hot path updates, when enough of it is dead. One process at a time, the others go on."""
+        """Vacuum what the hot path updates, when enough of it is dead. A table that another process vacuums is skipped."""
         seat = self._seat("tend")
         with seat.lock:
-            key = life.lock_key(f"tend {self.place.schema}")
-            if not seat.ask(_TENDING, key=key)[0][0]:
-                return
             limits = {"leases": _VACUUM_LEASES, "runs": _VACUUM_RUNS}
             dead = [table for table, rows in seat.ask(_DEAD_ROWS) if rows >= limits[table]]
             for table in dead:
-                seat.run(f"VACUUM (INDEX_CLEANUP ON, TRUNCATE OFF, SKIP_LOCKED) {table}")
-            seat.ask("SELECT pg_advisory_unlock(%(key)s)", key=key)
+                seat.run(f"VACUUM (INDEX_CLEANUP ON, TRUNCATE OFF, SKIP_LOCKED) {self.place.schema}.{table}")
 
     async def close(self) -> None:
         """End the lanes and close the connections."""

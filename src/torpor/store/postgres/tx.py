@@ -27,7 +27,8 @@ class PostgresTx(RunVerbs, JournalVerbs, WaitVerbs, LeaseVerbs):
         super().__init__(exchange, errands)
         self._schema = schema
         self._channel = channel_of(schema)
-        self._hinted: set[str] = set()
+        self.hinted: set[str] = set()
+        """The topics that are notified with the commit."""
 
     def alone(self) -> None:
         """Let the next verb that is answered be a transaction by itself, with what was told before it."""
@@ -35,8 +36,8 @@ class PostgresTx(RunVerbs, JournalVerbs, WaitVerbs, LeaseVerbs):
 
     def hint(self, topic: str) -> None:
         """Notify whoever listens, with the commit."""
-        if topic not in self._hinted:
-            self._hinted.add(topic)
+        if topic not in self.hinted:
+            self.hinted.add(topic)
             self._tell("SELECT pg_notify(%(channel)s, %(topic)s)", channel=self._channel, topic=topic)
 
     def lend(self) -> AbstractContextManager[Lent]:
