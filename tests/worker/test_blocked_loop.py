@@ -7,6 +7,8 @@ import logging
 import threading
 from typing import TYPE_CHECKING
 
+import pytest
+
 from torpor import App, Context
 from torpor.client import Client
 from torpor.runtime import Process
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from torpor.store.protocol import Store
 
 SAID = threading.Event()
+MOVES = threading.Event()
 app = App()
 
 
@@ -27,6 +30,24 @@ async def spinning(ctx: Context, number: int) -> int:
     return number
 
 
+@app.step
+async def grinding(number: int) -> int:
+    """Block the loop inside a step, twice."""
+    for _ in range(2):
+        while not SAID.is_set():
+            pass
+        SAID.clear()
+        await asyncio.to_thread(MOVES.wait)
+        MOVES.clear()
+    return number
+
+
+@app.flow
+async def grinds(ctx: Context, number: int) -> int:
+    """Call the step that blocks."""
+    return await ctx.step(grinding, number)
+
+
 class Ear(logging.Handler):
     """Hears the complaint in the renewing thread, while the loop stands still."""
 
@@ -34,27 +55,49 @@ class Ear(logging.Handler):
         """Hear nothing yet."""
         super().__init__()
         self.heard = ""
+        self.times = 0
 
     def emit(self, record: logging.LogRecord) -> None:
         """Remember it and let the flow go on."""
         text = record.getMessage()
         if "has not moved" in text:
             self.heard = text
+            self.times += 1
             SAID.set()
+        elif "moves again" in text:
+            MOVES.set()
 
 
 def test_a_blocked_loop_is_said_with_its_place(store: Store) -> None:
     """A flow that loops for ever keeps its lease, so somebody must say why nothing moves."""
+    ear = hear(store, "spinning", lease_seconds=1.0)
+    assert "test_blocked_loop.py" in ear.heard
+    assert "in spinning" in ear.heard
+
+
+@pytest.mark.slow
+def test_a_step_that_blocks_the_loop_is_named_once_each_time(store: Store) -> None:
+    """After two seconds, long before a renewal of an ordinary lease; and when it is over."""
+    ear = hear(store, "grinds", lease_seconds=45.0)
+    assert ear.times == 2
+    assert "has not moved for 2 s" in ear.heard
+    assert "in grinding#1 of grinds-" in ear.heard
+    assert "in grinding." in ear.heard
+
+
+def hear(store: Store, flow: str, *, lease_seconds: float) -> Ear:
+    """Work on a run that blocks the loop until the worker says so, and return what was heard."""
     SAID.clear()
+    MOVES.clear()
     ear = Ear()
     logging.getLogger("torpor.worker").addHandler(ear)
 
     async def main() -> object:
-        process = Process(store, app, lease_seconds=1.0)
+        process = Process(store, app, lease_seconds=lease_seconds)
         working = asyncio.create_task(process.run())
         await process.worker.ready.wait()
         client = Client(store)
-        started = await client.start("spinning", 7)
+        started = await client.start(flow, 7)
         result = await client.result(started.run_id, timeout_seconds=60)
         process.worker.stop()
         await working
@@ -64,5 +107,4 @@ def test_a_blocked_loop_is_said_with_its_place(store: Store) -> None:
         assert asyncio.run(main()) == 7
     finally:
         logging.getLogger("torpor.worker").removeHandler(ear)
-    assert "test_blocked_loop.py" in ear.heard
-    assert "in spinning" in ear.heard
+    return ear

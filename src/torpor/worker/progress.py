@@ -22,6 +22,8 @@ from torpor.worker.calls import described
 from torpor.worker.questions import Questions
 
 if TYPE_CHECKING:
+    import asyncio
+
     from torpor.core.replay import Record
     from torpor.sdk.port import Request
     from torpor.sdk.steps import Definition
@@ -87,6 +89,11 @@ class Progress:
         if wait.kind is WaitKind.APPROVAL:
             return f"approve {wait.name}"
         return f"settle {shown(wait.key)}" if wait.kind is WaitKind.ATTENTION else "timer"
+
+    def name_of(self, running: asyncio.Task[Any]) -> str:
+        """Return the name of the call that runs as this task, or nothing. Asked from another thread, too."""
+        calls = [*self.steps.values(), *self.effects.going.values()]
+        return next((shown(call.request.key) for call in calls if call.running is running), "")
 
     # beginning
 

@@ -70,6 +70,9 @@ class Progress(Protocol):
     pending: list[Call]
     waiting: dict[str, Open]
 
+    def name_of(self, running: asyncio.Task[Any]) -> str:
+        """Return the name of the call that runs as this task, or nothing."""
+
     @property
     def effects(self) -> Effects:
         """The effects among them."""

@@ -22,6 +22,7 @@ from torpor.engine import leases, runs
 from torpor.errors import StoreError, StoreUnavailable
 from torpor.store.life import host_identity
 from torpor.store.rows import NewWorker
+from torpor.worker.blocked import LoopWatch
 from torpor.worker.bodies import Secrets
 from torpor.worker.calls import Calls
 from torpor.worker.committer import Committer
@@ -138,7 +139,8 @@ class Worker:
         self.number, now = await self.store.transact(_enrol, self.name, self.life.name, numbers)
         self.saw_time(now)
         listener: Listener = self.store.listen(self._hint)
-        self._renewals = Renewals(self.store, self.number, self._held, self._renewed, lease_seconds=self.lease_seconds)
+        watch, seconds = LoopWatch(self.executors.values), self.lease_seconds
+        self._renewals = Renewals(self.store, self.number, self._held, self._renewed, watch, lease_seconds=seconds)
         self._renewals.start()
         self._closing = [listener.close, self._renewals.stop]
         self.ready.set()
