@@ -13,7 +13,7 @@ from torpor.core.journal import Entry, Kind
 from torpor.core.lease import Fence, Lease, fence
 from torpor.core.run import Flag, State, parked_as
 from torpor.store.protocol import Lane
-from torpor.store.rows import Append, Leave, RunChange
+from torpor.store.rows import Append, Leave, Left, RunChange
 
 if TYPE_CHECKING:
     from tests.stores import Moment, Place
@@ -212,12 +212,12 @@ def test_appends_and_leaves_share_a_transaction(store: Store) -> None:
     world = populate(store, 3)
     one, two, three = (claimed.lease for claimed in world.claim())
 
-    def both(tx: Tx) -> tuple[dict[int, Flag], dict[int, State]]:
+    def both(tx: Tx) -> tuple[dict[int, Flag], dict[int, Left]]:
         tx.fence_order([three.run_id], world.runs)
         kept = tx.append([add(two), add(one._replace(head=5))], lease_micros=LEASE)
         return kept, tx.leave([away(three)])
 
-    assert store.transact_now(both) == ({two.run_id: Flag.NONE}, {three.run_id: State.WAITING})
+    assert store.transact_now(both) == ({two.run_id: Flag.NONE}, {three.run_id: Left(State.WAITING, Flag.NONE)})
 
 
 def test_alone_is_a_transaction_by_itself(store: Store) -> None:

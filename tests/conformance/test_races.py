@@ -49,7 +49,7 @@ def test_a_signal_that_waits_behind_a_suspend_wakes_the_run(
     suspend = Held(world.store, lambda tx: tx.leave([away(lease)]))
     signal = Beside(lambda: other.transact_now(lambda tx: tx.add_signals([NewSignal(lease.run_id, "go", b"")])))
     on_server.blocked()
-    assert suspend.result() == {lease.run_id: State.WAITING}
+    assert suspend.result() == {lease.run_id: Left(State.WAITING, Flag.NONE)}
     assert signal.result() == [Kept.NEW]
     assert world.state(lease.run_id) is State.READY
 
@@ -63,7 +63,7 @@ def test_a_suspend_that_waits_behind_a_signal_does_not_sleep(
     suspend = Beside(lambda: other.transact_now(lambda tx: tx.leave([away(lease, seen=0)])))
     on_server.blocked()
     assert signal.result() == [Kept.NEW]
-    assert suspend.result() == {lease.run_id: State.READY}
+    assert suspend.result() == {lease.run_id: Left(State.READY, Flag.NONE)}
     assert len(world.store.transact_now(lambda tx: tx.unread([lease.run_id]))[lease.run_id]) == 1
 
 
@@ -210,7 +210,7 @@ def test_the_naive_order_of_a_mixed_commit_deadlocks(on_server: Place, world: Wo
     cascade = Held(world.store, _lock(runs), _flag(runs))
     tries: list[Tx] = []
 
-    def commit(tx: Tx) -> dict[int, State]:
+    def commit(tx: Tx) -> dict[int, Left]:
         tries.append(tx)
         tx.append([add(one)], lease_micros=LEASE)
         return tx.leave([away(two)])
@@ -218,7 +218,7 @@ def test_the_naive_order_of_a_mixed_commit_deadlocks(on_server: Place, world: Wo
     committer = Beside(lambda: other.transact_now(commit))
     on_server.blocked()
     cascade.result()
-    assert committer.result() == {two.run_id: State.WAITING}
+    assert committer.result()[two.run_id].state is State.WAITING
     assert cascade.tries + len(tries) > 2, "one of them lost a deadlock and was run again"
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from torpor.core.lease import Lease
     from torpor.store.protocol import Store, Tx
-    from torpor.store.rows import Claimed, Kept
+    from torpor.store.rows import Claimed, Kept, Left
 
 LEASE = 45_000_000
 TOKEN = 7_000_000_000_000_000_001
@@ -42,7 +42,8 @@ class World(NamedTuple):
 
     def leave(self, rows: Sequence[Leave]) -> dict[int, State]:
         """End stretches, as the committer does."""
-        return self.store.transact_now(lambda tx: tx.leave(rows), lane=Lane.COMMIT)
+        left: dict[int, Left] = self.store.transact_now(lambda tx: tx.leave(rows), lane=Lane.COMMIT)
+        return {run_id: one.state for run_id, one in left.items()}
 
     def signal(self, *signals: NewSignal) -> list[Kept]:
         """Keep signals."""

@@ -8,6 +8,7 @@ appended rows, signals taken, messages to others, and what the run is afterwards
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from torpor.core.journal import Entry, Kind
@@ -42,6 +43,24 @@ class NewRow(NamedTuple):
     body: bytes
 
 
+class MessageKind(IntEnum):
+    """What a message in the outbox asks for."""
+
+    SIGNAL = 0
+    SPAWN = 1
+    """Start a child: `name` is its program, `body` its first state, `detail` the key its parent gave it."""
+    SPAWN_INDEPENDENT = 2
+    """Start a child that goes on whatever becomes of its parent."""
+
+    @property
+    def spawns(self) -> bool:
+        """Whether a child is to be started."""
+        return self in _SPAWNS
+
+
+_SPAWNS = frozenset({MessageKind.SPAWN, MessageKind.SPAWN_INDEPENDENT})
+
+
 class NewMessage(NamedTuple):
     """A message to another run, drained from the outbox by the waker. `key` makes it arrive once."""
 
@@ -49,6 +68,8 @@ class NewMessage(NamedTuple):
     name: str
     key: str
     body: bytes
+    kind: MessageKind = MessageKind.SIGNAL
+    detail: str = ""
 
 
 class Blob(NamedTuple):

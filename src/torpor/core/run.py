@@ -36,6 +36,21 @@ class Flag(IntFlag):
     """Its open waits include one for a person about trouble."""
     PERSON = 4
     """Its open waits include one for a person."""
+    FAMILY = 8
+    """It has, or had, children that end with it."""
+    LINE = 16
+    """It holds a concurrency key, or waits for one."""
+    CHILD = 32
+    """Its parent must be told of its end."""
+    INDEPENDENT = 64
+    """A child that goes on whatever becomes of its parent."""
+
+
+LASTING = Flag.CANCEL | Flag.FAMILY | Flag.LINE | Flag.CHILD | Flag.INDEPENDENT
+"""What stays when a run is put away; the others say what it was put away for."""
+
+FOLLOWED = Flag.FAMILY | Flag.LINE | Flag.CHILD
+"""With any of these others must learn of a run's end: it gets a follow-up (docs/decisions/0006)."""
 
 
 FOLLOWS: dict[State, frozenset[State]] = {

@@ -23,6 +23,8 @@ class WaitKind(IntEnum):
     APPROVAL = 3
     ATTENTION = 4
     RETRY = 5
+    CHILD = 9
+    CHILDREN = 10
 
     @property
     def word(self) -> str:

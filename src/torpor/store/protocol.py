@@ -10,6 +10,7 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from torpor.store.verbs.families import FamilyVerbs
 from torpor.store.verbs.hot import CommitVerbs, HotVerbs
 from torpor.store.verbs.journal import JournalVerbs
 from torpor.store.verbs.leases import LeaseVerbs
@@ -39,7 +40,7 @@ class Lane(Enum):
     """The renewal thread's own connection: called with `transact_now` from that thread."""
 
 
-class Tx(RunVerbs, HotVerbs, CommitVerbs, JournalVerbs, WaitVerbs, LeaseVerbs, WholeVerbs, Protocol):
+class Tx(RunVerbs, HotVerbs, CommitVerbs, JournalVerbs, WaitVerbs, LeaseVerbs, FamilyVerbs, WholeVerbs, Protocol):
     """One transaction."""
 
 

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import TYPE_CHECKING, NamedTuple
 
+from torpor.core.commit import MessageKind
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -84,6 +86,10 @@ class WaitRow(NamedTuple):
     title: str
     answer: bytes | None
     over: bool = False
+    need: int = 0
+    """How many of its children must still end before it wakes the run (`core.family`)."""
+    members: bytes | None = None
+    """The children it is for."""
 
 
 class WorkerRow(NamedTuple):
@@ -139,6 +145,8 @@ class MessageRow(NamedTuple):
     name: str
     key: str
     body: bytes
+    kind: MessageKind = MessageKind.SIGNAL
+    detail: str = ""
 
 
 class Append(NamedTuple):
@@ -156,7 +164,7 @@ class Leave(NamedTuple):
     """A fenced append that ends the stretch: the lease goes, the run becomes `after`.
 
     `after` WAITING means: `core.run.parked_as` over the run's own `inbox`, `seen` and cancel flag, in the same statement.
-    `flags` are the run's flags afterwards, cancel excepted, which stays.
+    `flags` are the run's flags afterwards, beside those that stay (`core.run.LASTING`).
     """
 
     append: Append
@@ -164,6 +172,20 @@ class Leave(NamedTuple):
     seen: int
     due_at: int | None
     flags: Flag
+
+
+class Left(NamedTuple):
+    """A run that was put away: what it is now, and its flags."""
+
+    state: State
+    flags: Flag
+
+
+class FollowUp(NamedTuple):
+    """A run whose end or cancellation others must learn of. Its children up to number `after` have been told."""
+
+    run_id: int
+    after: int
 
 
 def once_each(runs: Sequence[int]) -> None:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from torpor.core.journal import Kind, Stored
 from torpor.core.lease import Lease
-from torpor.core.run import Flag, State
+from torpor.core.run import LASTING, Flag, State
 from torpor.core.wait import Signal, WaitKind
 from torpor.store import texts
 from torpor.store.postgres.arrays import ByteaArray, TextArray, longs
@@ -102,11 +102,11 @@ locked AS MATERIALIZED (SELECT a.* FROM asked a JOIN leases l ON {_FENCED}
     WHERE (SELECT count(*) FROM runs_locked) >= 0 ORDER BY l.run_id FOR UPDATE OF l),
 passed AS (DELETE FROM leases l USING locked WHERE l.run_id = locked.run_id RETURNING locked.*),
 added AS ({_ENTRIES}),
-put_away AS (UPDATE runs r SET head = p.head + p.n, seen = p.seen, stalls = 0, flags = (r.flags & 1) | p.flags,
+put_away AS (UPDATE runs r SET head = p.head + p.n, seen = p.seen, stalls = 0, flags = (r.flags & {int(LASTING)}) | p.flags,
     state = CASE WHEN p.after <> 2 THEN p.after WHEN r.inbox > p.seen OR r.flags & 1 = 1 THEN 1 ELSE 2 END,
     due_at = CASE WHEN p.after <> 2 OR r.inbox > p.seen OR r.flags & 1 = 1 THEN now ELSE p.due_at END
-    FROM passed p, moment WHERE r.id = p.run_id RETURNING r.id, r.state)
-SELECT id, state, now FROM put_away, moment"""
+    FROM passed p, moment WHERE r.id = p.run_id RETURNING r.id, r.state, r.flags)
+SELECT id, state, flags, now FROM put_away, moment"""
 FENCE_ORDER = """WITH runs_locked AS MATERIALIZED (
     SELECT id FROM runs WHERE id = ANY(%(leaving)s::bigint[]) ORDER BY id FOR UPDATE),
 locked AS MATERIALIZED (SELECT run_id FROM leases WHERE run_id = ANY(%(going)s::bigint[])

@@ -23,9 +23,10 @@ _PUT_STATES = """UPDATE states s SET seq = b.seq, at = b.at, turn = b.turn, body
     %(bodies)s::bytea[]) AS b(run_id, seq, at, turn, body)) b WHERE s.run_id = b.run_id"""
 _ADD_ROWS = """INSERT INTO rows (run_id, field, n, body)
     SELECT * FROM unnest(%(runs)s::bigint[], %(fields)s::text[], %(ns)s::int[], %(bodies)s::bytea[])"""
-_ADD_MESSAGES = """INSERT INTO outbox (run_id, target, name, key, body) SELECT m.run_id, m.target, m.name, m.key, m.body
-    FROM unnest(%(runs)s::bigint[], %(targets)s::bigint[], %(names)s::text[], %(keys)s::text[], %(bodies)s::bytea[])
-    WITH ORDINALITY AS m(run_id, target, name, key, body, n) ORDER BY m.n"""
+_ADD_MESSAGES = """INSERT INTO outbox (run_id, target, name, key, body, kind, detail)
+    SELECT run_id, target, name, key, body, kind, detail FROM unnest(%(runs)s::bigint[], %(targets)s::bigint[],
+    %(names)s::text[], %(keys)s::text[], %(bodies)s::bytea[], %(kinds)s::smallint[], %(details)s::text[])
+    WITH ORDINALITY AS m(run_id, target, name, key, body, kind, detail, n) ORDER BY m.n"""
 _PUT_BLOBS = """WITH named AS (INSERT INTO blob_runs (digest, run_id) SELECT DISTINCT digest, run_id
         FROM unnest(%(digests)s::bytea[], %(runs)s::bigint[]) AS n(digest, run_id) ORDER BY 1, 2 ON CONFLICT DO NOTHING)
     INSERT INTO blobs (digest, at, body) SELECT DISTINCT ON (digest) digest, %(now)s, body
@@ -91,8 +92,8 @@ class JournalVerbs(Begun):
 
     def add_messages(self, messages: Sequence[tuple[int, NewMessage]]) -> None:
         """Put messages into the outbox."""
-        names, keys = [m.name for _, m in messages], [m.key for _, m in messages]
-        texts.check((*names, *keys), "a message's name or key")
+        names, keys, details = ([getattr(m, part) for _, m in messages] for part in ("name", "key", "detail"))
+        texts.check((*names, *keys, *details), "a message's name or key")
         self._tell(
             _ADD_MESSAGES,
             runs=longs([run_id for run_id, _ in messages]),
@@ -100,6 +101,8 @@ class JournalVerbs(Begun):
             names=TextArray(names),
             keys=TextArray(keys),
             bodies=ByteaArray([m.body for _, m in messages]),
+            kinds=longs([m.kind for _, m in messages]),
+            details=TextArray(details),
         )
 
     def put_blobs(self, blobs: Sequence[tuple[int, Blob]]) -> None:

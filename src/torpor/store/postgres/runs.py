@@ -10,7 +10,7 @@ from torpor.store.postgres import hot, step
 from torpor.store.postgres.arrays import ByteaArray, TextArray, longs
 from torpor.store.postgres.begun import Begun
 from torpor.store.postgres.hot import RUN_COLUMNS, run_row
-from torpor.store.rows import ProgramRow
+from torpor.store.rows import Left, ProgramRow
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -161,11 +161,11 @@ class RunVerbs(Begun):
         self._now = answer[0][2] if answer else self._now
         return {run_id: Flag(flags) if flags else Flag.NONE for run_id, flags, _ in answer}
 
-    def leave(self, rows: Sequence[Leave]) -> dict[int, State]:
+    def leave(self, rows: Sequence[Leave]) -> dict[int, Left]:
         """Append under the fence and end the stretch."""
         answer = self._ask(hot.LEAVE, **hot.leave_params(rows, self._now))
-        self._now = answer[0][2] if answer else self._now
-        return {run_id: State(state) for run_id, state, _ in answer}
+        self._now = answer[0][3] if answer else self._now
+        return {run_id: Left(State(state), Flag(flags)) for run_id, state, flags, _ in answer}
 
     def fence_order(self, leaving: Sequence[int], going: Sequence[int]) -> None:
         """Lock runs, then leases, in order. Told, not asked: it travels with the `append` that follows."""

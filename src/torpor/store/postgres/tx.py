@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from torpor.store.postgres.families import FamilyVerbs
 from torpor.store.postgres.journal import JournalVerbs
 from torpor.store.postgres.leases import LeaseVerbs
 from torpor.store.postgres.lending import Lent, lent
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from torpor.store.postgres.exchange import Exchange
 
 
-class PostgresTx(RunVerbs, JournalVerbs, WaitVerbs, LeaseVerbs):
+class PostgresTx(RunVerbs, JournalVerbs, WaitVerbs, LeaseVerbs, FamilyVerbs):
     """One transaction."""
 
     def __init__(self, exchange: Exchange, schema: str, errands: Errands | None = None) -> None:

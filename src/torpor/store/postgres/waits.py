@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from torpor.core.commit import MessageKind
 from torpor.core.wait import Signal, WaitKind
 from torpor.store import texts
 from torpor.store.postgres import hot
@@ -16,12 +17,14 @@ if TYPE_CHECKING:
 
     from torpor.store.rows import NewSignal
 
-_WAIT_COLUMNS = "run_id, slot, seq, kind, due_at, answered_at, title, answer, over"
+_WAIT_COLUMNS = "run_id, slot, seq, kind, due_at, answered_at, title, answer, over, need, members"
 _PUT_WAITS = f"""INSERT INTO waits ({_WAIT_COLUMNS}) SELECT * FROM unnest(%(runs)s::bigint[], %(slots)s::int[],
     %(seqs)s::int[], %(kinds)s::smallint[], %(dues)s::bigint[], %(answereds)s::bigint[], %(titles)s::text[],
-    %(answers)s::bytea[], %(overs)s::smallint[]) ORDER BY 1, 2
+    %(answers)s::bytea[], %(overs)s::smallint[], %(needs)s::int[],
+    %(members)s::bytea[]) ORDER BY 1, 2
     ON CONFLICT (run_id, slot) DO UPDATE SET seq = excluded.seq, kind = excluded.kind, due_at = excluded.due_at,
-    answered_at = excluded.answered_at, title = excluded.title, answer = excluded.answer, over = excluded.over"""
+    answered_at = excluded.answered_at, title = excluded.title, answer = excluded.answer, over = excluded.over,
+    need = excluded.need, members = excluded.members"""
 _LOCKED_SLOTS = """WITH k AS MATERIALIZED (SELECT w.run_id, w.{n} FROM {table} w JOIN unnest(%(runs)s::bigint[],
     %(ns)s::int[]) AS b(run_id, n) ON w.run_id = b.run_id AND w.{n} = b.n ORDER BY w.run_id, w.{n} FOR UPDATE OF w)"""
 _END_WAITS = f"""{_LOCKED_SLOTS.format(n="slot", table="waits")}
@@ -41,18 +44,18 @@ fresh AS MATERIALIZED (SELECT l.*, l.inbox + (row_number() OVER (PARTITION BY ru
 kept AS (INSERT INTO inbox (run_id, at, seq, name, key, sender, body)
     SELECT run_id, now, seq, name, key, sender, body FROM fresh, moment
     ON CONFLICT (run_id, key) WHERE key IS NOT NULL DO NOTHING RETURNING run_id, seq),
-woken AS (UPDATE runs r SET inbox = g.inbox, due_at = CASE WHEN r.state = 2 THEN now ELSE r.due_at END,
-    state = CASE WHEN r.state = 2 THEN 1 ELSE r.state END
+woken AS (UPDATE runs r SET inbox = g.inbox, due_at = CASE WHEN r.state = 2 AND %(wake)s = 1 THEN now ELSE r.due_at END,
+    state = CASE WHEN r.state = 2 AND %(wake)s = 1 THEN 1 ELSE r.state END
     FROM (SELECT run_id, max(seq) AS inbox FROM kept GROUP BY run_id) g, moment WHERE r.id = g.run_id)
 SELECT l.n, l.state, (EXISTS (SELECT 1 FROM fresh f WHERE f.n = l.n AND (f.run_id, f.seq) IN (SELECT run_id, seq FROM kept)))
     , now FROM locked l, moment"""
 _OUTBOX = (
-    """SELECT id, run_id, target, name, key, body FROM outbox ORDER BY id LIMIT %(limit)s FOR UPDATE SKIP LOCKED"""
+    """SELECT id, run_id, target, name, key, body, kind, detail FROM outbox ORDER BY id LIMIT %(limit)s FOR UPDATE SKIP LOCKED"""
 )
 
 
 def _wait_row(row: Sequence[Any]) -> WaitRow:
-    return WaitRow._make((*row[:3], WaitKind(row[3]), *row[4:8], bool(row[8])))
+    return WaitRow._make((*row[:3], WaitKind(row[3]), *row[4:8], bool(row[8]), *row[9:]))
 
 
 class WaitVerbs(Begun):
@@ -71,6 +74,8 @@ class WaitVerbs(Begun):
             titles=TextArray([texts.title(w.title) for w in waits]),
             answers=ByteaArray([w.answer for w in waits]),
             overs=longs([w.over for w in waits]),
+            needs=longs([w.need for w in waits]),
+            members=ByteaArray([w.members for w in waits]),
         )
 
     def end_waits(self, slots: Sequence[tuple[int, int]]) -> None:
@@ -94,7 +99,7 @@ class WaitVerbs(Begun):
         """Write a decision unless there is one."""
         return bool(self._ask(_ANSWER_WAIT, now=self.now(), answer=answer, run=run, slot=slot, seq=seq))
 
-    def add_signals(self, signals: Sequence[NewSignal]) -> list[Kept]:
+    def add_signals(self, signals: Sequence[NewSignal], *, wake: bool = True) -> list[Kept]:
         """Keep signals, count up and wake, in one statement (G7).
 
         A concurrent signal with the same key is caught by the unique index: it leaves a hole in the numbers, which is
@@ -116,6 +121,7 @@ class WaitVerbs(Begun):
             runs=longs([s.run_id for s in asked]),
             names=TextArray([s.name for s in asked]),
             keys=TextArray([s.key for s in asked]),
+            wake=int(wake),
             senders=TextArray([s.sender for s in asked]),
             bodies=ByteaArray([s.body for s in asked]),
         )
@@ -142,7 +148,7 @@ class WaitVerbs(Begun):
 
     def outbox(self, *, limit: int) -> list[MessageRow]:
         """Return the oldest messages, locked."""
-        return [MessageRow(*row) for row in self._ask(_OUTBOX, limit=limit)]
+        return [MessageRow(*row[:6], MessageKind(row[6]), row[7]) for row in self._ask(_OUTBOX, limit=limit)]
 
     def drop_messages(self, ids: Sequence[int]) -> None:
         """Remove delivered messages."""

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from torpor.core.journal import Kind, Stored
 from torpor.core.lease import Lease
-from torpor.core.run import Flag, State
+from torpor.core.run import LASTING, Flag, State
 from torpor.core.wait import Signal, WaitKind
 from torpor.store import texts
-from torpor.store.rows import Claimed, RunRow, StateRow, WaitRow, once_each
+from torpor.store.rows import Claimed, Left, RunRow, StateRow, WaitRow, once_each
 from torpor.store.sqlite import together
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ RUN_COLUMNS = (
     "state, prio, takeovers, stalls, flags"
 )
 ENTRY_COLUMNS = "seq, at, epoch, kind, key, body"
-WAIT_COLUMNS = "run_id, slot, seq, kind, due_at, answered_at, title, answer, over"
+WAIT_COLUMNS = "run_id, slot, seq, kind, due_at, answered_at, title, answer, over, need, members"
 
 # The index is named, because SQLite's planner knows nothing of sizes and likes the one that is for people.
 _TENANT = """SELECT coalesce(
@@ -41,10 +41,10 @@ _FENCE = """UPDATE leases SET head = head + ?, expires_at = ?
 _FENCE_LEAVE = (
     "DELETE FROM leases WHERE run_id = ? AND token = ? AND epoch = ? AND head = ? AND flags & ? = 0 RETURNING flags"
 )
-_PARK = """UPDATE runs SET head = ?, seen = ?, stalls = 0, flags = (flags & 1) | ?,
+_PARK = f"""UPDATE runs SET head = ?, seen = ?, stalls = 0, flags = (flags & {int(LASTING)}) | ?,
     state = CASE WHEN ?4 <> 2 THEN ?4 WHEN inbox > ?2 OR flags & 1 THEN 1 ELSE 2 END,
     due_at = CASE WHEN ?4 <> 2 THEN ?5 WHEN inbox > ?2 OR flags & 1 THEN ?5 ELSE ?6 END
-    WHERE id = ?7 RETURNING state"""
+    WHERE id = ?7 RETURNING state, flags"""
 
 
 KINDS = {int(kind): kind for kind in Kind}
@@ -63,7 +63,7 @@ def entry_row(row: Sequence[Any]) -> Stored:
 
 def wait_row(row: Sequence[Any]) -> WaitRow:
     """Return a wait from its columns."""
-    return WaitRow._make((*row[:3], WaitKind(row[3]), *row[4:8], bool(row[8])))
+    return WaitRow._make((*row[:3], WaitKind(row[3]), *row[4:8], bool(row[8]), *row[9:]))
 
 
 def claim(db: sqlite3.Connection, wanted: Claim, now: int) -> list[Claimed]:
@@ -144,11 +144,11 @@ def _fence_each(db: sqlite3.Connection, rows: Sequence[Append], expires_at: int)
     return accepted
 
 
-def leave(db: sqlite3.Connection, rows: Sequence[Leave], now: int) -> dict[int, State]:
-    """Apply fenced appends that end the stretch; return the states of the runs that were not refused."""
+def leave(db: sqlite3.Connection, rows: Sequence[Leave], now: int) -> dict[int, Left]:
+    """Apply fenced appends that end the stretch; return what became of the runs that were not refused."""
     once_each([row.append.run_id for row in rows])
     texts.check((entry.key for row in rows for entry in row.append.entries), "an entry's key")
-    left: dict[int, State] = {}
+    left: dict[int, Left] = {}
     for (run_id, token, epoch, head, forbids_cancel, added), after, seen, due_at, flags in rows:
         if db.execute(_FENCE_LEAVE, (run_id, token, epoch, head, int(forbids_cancel))).fetchone() is None:
             continue
@@ -157,5 +157,5 @@ def leave(db: sqlite3.Connection, rows: Sequence[Leave], now: int) -> dict[int, 
             [(run_id, seq, now, epoch, kind, key, body) for seq, (kind, key, body) in enumerate(added, start=head + 1)],
         )
         row = db.execute(_PARK, (head + len(added), seen, int(flags), int(after), now, due_at, run_id)).fetchone()
-        left[run_id] = State(row[0])
+        left[run_id] = Left(State(row[0]), Flag(row[1]))
     return left

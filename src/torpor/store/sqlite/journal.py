@@ -51,9 +51,9 @@ class JournalVerbs(Begun):
 
     def add_messages(self, messages: Sequence[tuple[int, NewMessage]]) -> None:
         """Put messages into the outbox."""
-        texts.check((text for _, m in messages for text in (m.name, m.key)), "a message's name or key")
+        texts.check((text for _, m in messages for text in (m.name, m.key, m.detail)), "a message's name or key")
         self._db.executemany(
-            "INSERT INTO outbox (run_id, target, name, key, body) VALUES (?, ?, ?, ?, ?)",
+            "INSERT INTO outbox (run_id, target, name, key, body, kind, detail) VALUES (?, ?, ?, ?, ?, ?, ?)",
             [(r, *m) for r, m in messages],
         )
 

@@ -15,7 +15,7 @@ from torpor.store.sqlite.hot import RUN_COLUMNS, run_row
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from torpor.store.rows import Append, Claim, Claimed, Leave, NewRun, RunChange, RunFilter, RunRow
+    from torpor.store.rows import Append, Claim, Claimed, Leave, Left, NewRun, RunChange, RunFilter, RunRow
 
 _CHANGE = """UPDATE runs SET state = coalesce(?, state), due_at = CASE WHEN ? IS NULL THEN due_at ELSE ? END,
     head = coalesce(?, head), program = coalesce(?, program), flags = coalesce(?, flags), inbox = inbox + ?,
@@ -125,7 +125,7 @@ class RunVerbs(Begun):
         """Append under the fence."""
         return hot.append(self._db, rows, self.now(), lease_micros)
 
-    def leave(self, rows: Sequence[Leave]) -> dict[int, State]:
+    def leave(self, rows: Sequence[Leave]) -> dict[int, Left]:
         """Append under the fence and end the stretch."""
         return hot.leave(self._db, rows, self.now())
 

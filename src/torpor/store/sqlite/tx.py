@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from torpor.store.sqlite.families import FamilyVerbs
 from torpor.store.sqlite.journal import JournalVerbs
 from torpor.store.sqlite.leases import LeaseVerbs
 from torpor.store.sqlite.runs import RunVerbs
 from torpor.store.sqlite.waits import WaitVerbs
 
 
-class SqliteTx(RunVerbs, JournalVerbs, WaitVerbs, LeaseVerbs):
+class SqliteTx(RunVerbs, JournalVerbs, WaitVerbs, LeaseVerbs, FamilyVerbs):
     """One transaction."""

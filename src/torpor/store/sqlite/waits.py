@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from torpor.core.commit import MessageKind
 from torpor.core.run import State
 from torpor.core.wait import Signal
 from torpor.store import texts
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
     from torpor.store.rows import NewSignal, WaitRow
 
+_MESSAGE_COLUMNS = "id, run_id, target, name, key, body, kind, detail"
+
 
 class WaitVerbs(Begun):
     """Waits, signals, messages."""
@@ -23,8 +26,8 @@ class WaitVerbs(Begun):
     def put_waits(self, waits: Sequence[WaitRow]) -> None:
         """Write waits into their slots."""
         self._db.executemany(
-            f"INSERT OR REPLACE INTO waits ({WAIT_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            [(*row[:6], texts.title(row.title), row.answer, int(row.over)) for row in waits],
+            f"INSERT OR REPLACE INTO waits ({WAIT_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            [(*row[:6], texts.title(row.title), row.answer, int(row.over), *row[9:]) for row in waits],
         )
 
     def end_waits(self, slots: Sequence[tuple[int, int]]) -> None:
@@ -59,12 +62,12 @@ class WaitVerbs(Begun):
         )
         return cursor.rowcount == 1
 
-    def add_signals(self, signals: Sequence[NewSignal]) -> list[Kept]:
+    def add_signals(self, signals: Sequence[NewSignal], *, wake: bool = True) -> list[Kept]:
         """Keep signals and wake their runs."""
         texts.check((text for s in signals for text in (s.name, s.key, s.sender)), "a signal's name, key or sender")
-        return [self._add_signal(signal) for signal in signals]
+        return [self._add_signal(signal, int(wake)) for signal in signals]
 
-    def _add_signal(self, signal: NewSignal) -> Kept:
+    def _add_signal(self, signal: NewSignal, wake: int) -> Kept:
         row = self._db.execute("SELECT inbox, state FROM runs WHERE id = ?", (signal.run_id,)).fetchone()
         if row is None:
             return Kept.NO_RUN
@@ -77,9 +80,9 @@ class WaitVerbs(Begun):
         if cursor.rowcount != 1:
             return Kept.DUPLICATE
         self._db.execute(
-            "UPDATE runs SET inbox = inbox + 1, due_at = CASE WHEN state = 2 THEN ? ELSE due_at END,"
-            " state = CASE WHEN state = 2 THEN 1 ELSE state END WHERE id = ?",
-            (self.now(), signal.run_id),
+            "UPDATE runs SET inbox = inbox + 1, due_at = CASE WHEN state = 2 AND ?1 THEN ?2 ELSE due_at END,"
+            " state = CASE WHEN state = 2 AND ?1 THEN 1 ELSE state END WHERE id = ?3",
+            (wake, self.now(), signal.run_id),
         )
         return Kept.NEW
 
@@ -97,8 +100,8 @@ class WaitVerbs(Begun):
 
     def outbox(self, *, limit: int) -> list[MessageRow]:
         """Return the oldest messages."""
-        rows = self._db.execute("SELECT id, run_id, target, name, key, body FROM outbox ORDER BY id LIMIT ?", (limit,))
-        return [MessageRow(*row) for row in rows]
+        rows = self._db.execute(f"SELECT {_MESSAGE_COLUMNS} FROM outbox ORDER BY id LIMIT ?", (limit,))
+        return [MessageRow(*row[:6], MessageKind(row[6]), row[7]) for row in rows]
 
     def drop_messages(self, ids: Sequence[int]) -> None:
         """Remove delivered messages."""

@@ -8,8 +8,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from torpor.core.commit import Blob, NewMessage, NewRow
-    from torpor.core.run import Flag, State
-    from torpor.store.rows import Append, Claim, Claimed, Leave, StateRow, WaitRow
+    from torpor.core.run import Flag
+    from torpor.store.rows import Append, Claim, Claimed, Leave, Left, StateRow, WaitRow
 
 
 class HotVerbs(Protocol):
@@ -24,8 +24,8 @@ class HotVerbs(Protocol):
     def append(self, rows: Sequence[Append], *, lease_micros: int) -> dict[int, Flag]:
         """Append fenced entries, move heads, extend leases. Return the flags of the runs that were not refused (G1)."""
 
-    def leave(self, rows: Sequence[Leave]) -> dict[int, State]:
-        """Append fenced entries and end the stretch. Return the state of the runs that were not refused (G1, G7)."""
+    def leave(self, rows: Sequence[Leave]) -> dict[int, Left]:
+        """Append fenced entries and end the stretch. Return what became of the runs that were not refused (G1, G7)."""
 
     def fence_order(self, leaving: Sequence[int], going: Sequence[int]) -> None:
         """Lock the runs in `leaving`, then the leases in `going`, each in order: before `append` and `leave` together."""

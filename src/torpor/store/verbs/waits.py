@@ -23,11 +23,12 @@ class WaitVerbs(Protocol):
     def answer_wait(self, run: int, slot: int, seq: int, answer: bytes) -> bool:
         """Write a decision unless there is one (G10). False: somebody was first, or the wait is over."""
 
-    def add_signals(self, signals: Sequence[NewSignal]) -> list[Kept]:
+    def add_signals(self, signals: Sequence[NewSignal], *, wake: bool = True) -> list[Kept]:
         """Keep signals, count each run's `inbox` up and make waiting runs ready; say of each signal what became of it.
 
         A duplicate key counts nothing up and wakes nobody. Agreement lies on the run's row, so that a signal and a
-        suspend can never both believe that the other will see to it (G7, `core.run.parked_as`).
+        suspend can never both believe that the other will see to it (G7, `core.run.parked_as`). Without `wake` a
+        waiting run sleeps on: whoever calls holds its lock and knows that its wait needs more (G20).
         """
 
     def unread(self, ids: Sequence[int]) -> dict[int, list[Signal]]:
