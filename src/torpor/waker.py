@@ -1,18 +1,21 @@
-"""The waker: due timers, dead leases, messages on their way, blobs nobody names. It decides nothing; the engine does.
+"""The waker: it calls the sweeps (due timers, messages, follow-ups, dead leases, blobs nobody names), and decides nothing.
 
-Any number of them may run, in any process: each sweep takes a bounded number of rows, asks again under their locks, and
-leaves what others hold. It sleeps exactly until the next due moment it knows of, and at most a tick.
+Any number of wakers may run, in any process: each sweep takes a bounded number of rows, asks again under their locks, and
+leaves what others hold. What there is to sweep is a list (`SWEEPS`): each sweep comes once in its time, at once when a
+hint names it, and exactly when the moment has come that it foretold. Only the reaper stands apart, because it needs
+proofs of death besides the store.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from torpor import clock, rouse
 from torpor.core.lease import LEASE_SECONDS, Proof
-from torpor.engine import leases, waits
+from torpor.engine import follow_ups, leases, waits
+from torpor.engine.sweeps import Swept
 from torpor.errors import StoreError
 
 if TYPE_CHECKING:
@@ -29,6 +32,51 @@ DEATH_SECONDS = 0.2
 """How often known workers' life locks are tried; a local file lock costs microseconds."""
 QUIET_TICKS = 3
 BLOB_GRACE_SECONDS = 3600.0
+BLOBS = 1000
+
+
+class Sweep(NamedTuple):
+    """Something a waker does again and again: `op`, in one transaction, at least every `every_seconds`.
+
+    A hint named `topic` calls it at once; hints may be lost, the time may not.
+    """
+
+    op: Callable[[Tx], Swept]
+    every_seconds: float = TICK_SECONDS
+    topic: str = ""
+
+
+def sweep_blobs(tx: Tx) -> Swept:
+    """Remove large bodies that nobody has named for a while."""
+    swept = tx.sweep_blobs(before=tx.now() - clock.micros(BLOB_GRACE_SECONDS), limit=BLOBS)
+    return Swept(swept, swept >= BLOBS)
+
+
+TIMERS = Sweep(waits.fire_timers)
+SWEEPS: tuple[Sweep, ...] = (
+    TIMERS,
+    Sweep(waits.deliver, topic="outbox"),
+    Sweep(follow_ups.settle, topic="follow-ups"),
+    Sweep(sweep_blobs, every_seconds=BLOB_GRACE_SECONDS),
+)
+"""Everything that is swept, in this order. A new sweep is a line here."""
+
+
+class _Standing:
+    """Where a waker stands with one sweep: when it came last, whether it was called, the next moment it foretold."""
+
+    __slots__ = ("called", "came_at", "due_at", "sweep")
+
+    def __init__(self, sweep: Sweep) -> None:
+        self.sweep = sweep
+        self.called = True
+        self.came_at = 0.0
+        self.due_at = 0
+
+    def due(self, now: int) -> bool:
+        """Whether it is time to come, by our own clock or by the store's."""
+        late = clock.monotonic() - self.came_at >= self.sweep.every_seconds
+        return self.called or late or (self.due_at != 0 and now >= self.due_at)
 
 
 class Waker:
@@ -41,13 +89,12 @@ class Waker:
         self._store = store
         self._lease_seconds = lease_seconds
         self._watcher = rouse.Watcher(rouse.Limits(tick_seconds=TICK_SECONDS), clocks=clocks)
-        self._next_due = 0
+        self._sweeps = [_Standing(sweep) for sweep in SWEEPS]
         self._news = asyncio.Event()
         self._workers: list[WorkerRow] = []
         self._quiet_until = 0
         self._looked = -TICK_SECONDS
-        self._swept = -BLOB_GRACE_SECONDS
-        self._now = 0
+        self._now, self._seen = 0, 0.0
         self.on_reaped: Callable[[list[Reaped]], None] = _nobody
         """Told of takeovers: for `torpor dev` and the demo."""
         self.on_ready: Callable[[], None] = _nobody
@@ -55,8 +102,9 @@ class Waker:
 
     def soon(self, due_at: int) -> None:
         """Say that a run was put away until then, in the store's microseconds."""
-        if self._next_due == 0 or due_at < self._next_due:
-            self._next_due = due_at
+        timers = next(one for one in self._sweeps if one.sweep is TIMERS)
+        if timers.due_at == 0 or due_at < timers.due_at:
+            timers.due_at = due_at
             self._news.set()
 
     async def run(self) -> None:
@@ -70,22 +118,27 @@ class Waker:
             await asyncio.to_thread(listener.close)
 
     def _hint(self, topic: str) -> None:
-        if topic == "outbox":
+        """Hear a hint, in the listener's thread."""
+        called = [one for one in self._sweeps if one.sweep.topic == topic]
+        for one in called:
+            one.called = True
+        if called:
             try:
                 self._loop.call_soon_threadsafe(self._news.set)
             except RuntimeError:
                 return  # the loop is closed
 
     async def _round(self) -> None:
-        told = self._news.is_set()
         self._news.clear()
         pause = DEATH_SECONDS
         try:
             if self._watcher.check() is not None:
                 self._quiet_until = 0  # taken again below, from the store's clock
                 self._looked = -TICK_SECONDS
+                for one in self._sweeps:
+                    one.called = True
                 await self._after_gap()
-            more = await self.sweep(messages=told)
+            more = await self.sweep()
             pause = 0.0 if more else self._pause()
         except StoreError as error:
             log.warning("the store has trouble: %s", error.message)
@@ -99,41 +152,43 @@ class Waker:
     def _pause(self) -> float:
         """Until the next due moment, at most until workers are looked at again."""
         most = DEATH_SECONDS if self._workers else TICK_SECONDS
-        if self._next_due == 0:
+        due = min((one.due_at for one in self._sweeps if one.due_at), default=0)
+        if due == 0:
             return most
-        return min(max((self._next_due - self._time()) / clock.SECOND, 0.0005), most)
+        return min(max((due - self._time()) / clock.SECOND, 0.0005), most)
 
     def _time(self) -> int:
         at, seen = self._now, self._seen
         return at + int((clock.monotonic() - seen) * clock.SECOND)
-
-    _seen = 0.0
 
     async def _after_gap(self) -> None:
         """After a gap in its own clocks a reaper waits some ticks, so that an opened lid does not kill everything."""
         now = await self._store.transact(lambda tx: tx.now())
         self._quiet_until = now + clock.micros(QUIET_TICKS * TICK_SECONDS)
 
-    async def sweep(self, *, messages: bool = False) -> bool:
-        """Do one round of everything that is due; return whether there is certainly more.
-
-        `messages`: somebody said that there are some; otherwise they are looked for once a tick.
-        """
-        fired = delivered = 0
-        tick = clock.monotonic() - self._looked >= TICK_SECONDS
-        if tick or (self._next_due and self._time() >= self._next_due):
-            fired, due, now = await self._store.transact(_fire)
-            self._now, self._seen, self._next_due = now, clock.monotonic(), due or 0
-        if tick or messages:
-            delivered = await self._store.transact(waits.deliver)
-        reaped = await self._reap()
-        if fired or delivered or reaped:
+    async def sweep(self) -> bool:
+        """Do one round of everything that is due; return whether there is certainly more."""
+        done, more = 0, False
+        for one in self._sweeps:
+            if one.due(self._time()):
+                swept = await self._come(one)
+                done += swept.done
+                more = more or swept.more
+        if await self._reap() or done:
             self.on_ready()
-        if clock.monotonic() - self._swept >= BLOB_GRACE_SECONDS:
-            self._swept = clock.monotonic()
-            before = self._now - clock.micros(BLOB_GRACE_SECONDS)
-            await self._store.transact(lambda tx: tx.sweep_blobs(before=before, limit=1000))
-        return fired >= waits.SWEEP or delivered >= waits.SWEEP
+        return more
+
+    async def _come(self, one: _Standing) -> Swept:
+        one.called, one.due_at, one.came_at = False, 0, clock.monotonic()
+        try:
+            swept, now = await self._store.transact(_swept, one.sweep.op)
+        except StoreError:
+            one.called = True
+            raise
+        self._now, self._seen = now, clock.monotonic()
+        one.called = one.called or swept.more
+        one.due_at = min(filter(None, (one.due_at, swept.due_at)), default=0)  # `soon` may have said one meanwhile
+        return swept
 
     async def _reap(self) -> int:
         """Take runs from the dead and the silent; return how many."""
@@ -167,5 +222,5 @@ def _nobody(*_news: object) -> None:
     """Nobody is interested."""
 
 
-def _fire(tx: Tx) -> tuple[int, int | None, int]:
-    return waits.fire_timers(tx), tx.next_due(), tx.now()
+def _swept(tx: Tx, op: Callable[[Tx], Swept]) -> tuple[Swept, int]:
+    return op(tx), tx.now()

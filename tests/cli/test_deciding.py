@@ -147,6 +147,7 @@ def test_deny_and_cancel(shell: Shell, runs: dict[str, str]) -> None:
         "run": runs["naps 3600.0"],
         "state": "cancelled",
         "already_ended": True,
+        "descendants": 0,
     }
     assert shell.run("signal", runs["naps 3600.0"], "go").code == 4
 

@@ -134,7 +134,7 @@ def test_the_end_of_a_run_is_raised(on: Callable[[Check], None]) -> None:
         failed, cancelled = await client.start("double", 13), await client.start("naps", 3600.0)
         asking = await client.start("order", Order(1, "torn"))
         await lab.settle()
-        assert not (await client.cancel(cancelled.run_id)).final
+        assert not (await client.cancel(cancelled.run_id)).state.final
         await lab.settle()
         with pytest.raises(RunFailed, match=r"StepFailed: .*ValueError: unlucky") as error:
             await client.result(failed.run_id)
@@ -142,7 +142,7 @@ def test_the_end_of_a_run_is_raised(on: Callable[[Check], None]) -> None:
         assert "programs.py:" in error.value.message
         with pytest.raises(RunCancelled):
             await client.result(cancelled.run_id)
-        assert await client.cancel(cancelled.run_id) is State.CANCELLED
+        assert (await client.cancel(cancelled.run_id)).state is State.CANCELLED
         with pytest.raises(NeedsPerson, match=r"did refund#1 happen\? \(w-"):
             await client.result(asking.run_id, person="raise")
         with pytest.raises(TimeoutError):

@@ -81,7 +81,7 @@ def test_the_outbox_keeps_its_order(store: Store) -> None:
     new = [(one, NewMessage(two, "go", f"k{n}", bytes([n]))) for n in range(4)]
     store.transact_now(lambda tx: tx.add_messages(new))
     waiting = store.transact_now(lambda tx: tx.outbox(limit=3))
-    assert [(m.run_id, m.target, m.name, m.key, m.body) for m in waiting] == [(run, *m) for run, m in new[:3]]
+    assert [tuple(m)[1:] for m in waiting] == [(run, *m) for run, m in new[:3]]
     store.transact_now(lambda tx: tx.drop_messages([m.id for m in waiting[:2]]))
     assert [m.key for m in store.transact_now(lambda tx: tx.outbox(limit=9))] == ["k2", "k3"]
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tests.conformance.world import LEASE, TOKEN, add, away, populate
 from tests.stores import raw
 from torpor.core.run import State
-from torpor.store.rows import Claim, NewSignal, RunFilter
+from torpor.store.rows import Claim, FollowUp, NewSignal, RunFilter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tests.stores import Place
     from torpor.store.protocol import Tx
 
-SMALL = {"leases", "workers", "programs", "meta", "outbox"}
+SMALL = {"leases", "workers", "programs", "meta", "outbox", "follow_ups"}
 """Tables that hold what is running, or less: walking one of them is what a sweep of leases does."""
 
 
@@ -46,6 +46,10 @@ def _calls(runs: list[int], program: int) -> list[Callable[[Tx], object]]:
         lambda tx: tx.sweep_blobs(before=1, limit=5),
         lambda tx: tx.get_rows(runs[0], "f", after=0, limit=1),
         lambda tx: tx.outbox(limit=5),
+        lambda tx: tx.follow_ups(limit=5),
+        lambda tx: tx.live_children([FollowUp(run, 0) for run in runs], limit=5),
+        lambda tx: tx.children(runs[0], limit=5),
+        lambda tx: tx.count_children(runs[0], most=5),
     ]
 
 

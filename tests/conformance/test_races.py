@@ -12,7 +12,7 @@ from tests.stores import raw
 from torpor.core.commit import Blob
 from torpor.core.journal import Entry, Kind
 from torpor.core.run import Flag, State
-from torpor.store.rows import Claim, Kept, NewSignal, StateRow
+from torpor.store.rows import Claim, Kept, Left, NewSignal, StateRow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

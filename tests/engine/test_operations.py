@@ -50,11 +50,11 @@ def test_a_start_in_the_future_waits(store: Store, moment: Moment) -> None:
     one = hand(store)
     due = moment.at + 5_000_000
     one.do(runs.start, [runs.Start("shop", b"1", due_at=due)])
-    assert one.do(waits.fire_timers) == 0
+    assert one.do(waits.fire_timers).done == 0
     assert one.claim() == []
     moment.advance(5)
-    assert one.do(waits.fire_timers) == 1
-    assert one.do(waits.fire_timers) == 0
+    assert one.do(waits.fire_timers).done == 1
+    assert one.do(waits.fire_timers).done == 0
     assert len(one.claim()) == 1
 
 
@@ -70,7 +70,7 @@ def test_cancel_in_each_state(store: Store, state: str) -> None:
         if state == "completed":
             one.commit(proposal(lease, after=State.COMPLETED))
     said = one.do(runs.cancel, run)
-    assert said is (State.READY if state == "waiting" else State[state.upper()])
+    assert said.state is (State.READY if state == "waiting" else State[state.upper()])
     assert (Flag.CANCEL in one.run(run).flags) == (state != "completed")
     if state == "running" and lease is not None:
         refused, kept = one.commit(proposal(lease, INTENT)), one.commit(proposal(lease, NOTE))
@@ -179,11 +179,11 @@ def test_messages_leave_with_their_commit_and_arrive_once(store: Store) -> None:
     messages = [NewMessage(target, "news", f"key {n}", str(n).encode()) for n in range(3)]
     stale = lease._replace(epoch=9)
     assert one.commit(proposal(stale, messages=messages))[0].refused is Fence.LOST
-    assert one.do(waits.deliver) == 0
+    assert one.do(waits.deliver).done == 0
     one.commit(proposal(lease, messages=messages))
     one.commit(proposal(lease._replace(head=1), messages=messages[:1]))
-    assert one.do(waits.deliver, limit=2) == 2
-    assert one.do(waits.deliver) == 2
+    assert one.do(waits.deliver, limit=2).done == 2
+    assert one.do(waits.deliver).done == 2
     unread = one.do(lambda tx: tx.unread([target]))[target]
     assert [(signal.body, signal.sender) for signal in unread] == [
         (b"0", f"run:{sender}"),

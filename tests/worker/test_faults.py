@@ -376,7 +376,7 @@ def test_a_sweep_does_not_bring_back_what_ended(store: Store, moment: Moment) ->
         run = await lab.start(shop, [1])
         assert await lab.result(run) == "sold"
         lab.advance(100)
-        assert await lab.store.transact(waits.fire_timers) == 0
+        assert (await lab.store.transact(waits.fire_timers)).done == 0
         assert await lab.state(run) == "completed"
 
     on(store, moment, app, check)

@@ -209,7 +209,7 @@ def test_a_waker_that_dies_in_the_middle_delivers_once(store: Store, moment: Mom
         assert await lab.store.transact(lambda tx: tx.outbox(limit=9)) != []
         assert await lab.result(target) == (1, "two", 100_000)
         assert await lab.state(run) == "completed"
-        assert await lab.store.transact(waits.deliver) == 0
+        assert (await lab.store.transact(waits.deliver)).done == 0
 
     on(faulty, moment, app, check)
 

@@ -113,11 +113,13 @@ def signal(
 
 
 def cancel(run: Run, store: Store = None, as_json: Json = False) -> None:
-    """Ask a run to end as cancelled. No new effect starts in it from now on."""
-    state = asked(store, lambda client: client.cancel(run))
-    soon = f"cancel of {run} is recorded; it is {state.word} and ends soon"
+    """Ask a run and its descendants to end as cancelled. No new effect and no child starts in it from now on."""
+    state, descendants, more = asked(store, lambda client: client.cancel(run))
+    some = f"{'more than ' if more else ''}{descendants:,} descendant{'s' if descendants != 1 else ''}"
+    soon = f"cancel of {run} is recorded; it is {state.word} and ends soon{f', with {some}' if descendants else ''}"
     said = f"{run} was {state.word} already" if state.final else soon
-    answered({"run": run, "state": state.word, "already_ended": state.final}, lambda _: [said], as_json=as_json)
+    answer = {"run": run, "state": state.word, "already_ended": state.final, "descendants": descendants}
+    answered(answer, lambda _: [said], as_json=as_json)
 
 
 def approve(

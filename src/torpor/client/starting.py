@@ -15,7 +15,7 @@ from torpor.store import values
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from torpor.core.run import State
+    from torpor.engine.runs import Cancelled
     from torpor.store.protocol import Tx
 
 
@@ -49,8 +49,11 @@ class Starting(Connected):
         done = (await self.store.transact(runs.start, [wanted]))[0]
         return Started(done.name, done.created)
 
-    async def cancel(self, run: str) -> State:
-        """Ask a run to end as cancelled and return its state now; acknowledged means durable (G12)."""
+    async def cancel(self, run: str) -> Cancelled:
+        """Ask a run and its descendants to end as cancelled, the independent ones excepted; acknowledged means durable.
+
+        Returns its state now, and how many descendants are being cancelled with it (G12).
+        """
         return await self.store.transact(_cancel, run)
 
 
@@ -61,5 +64,5 @@ def _moment(at: datetime) -> int:
         raise UsageError(f"at={at!r} has no time zone", hint="datetime(..., tzinfo=UTC)") from error
 
 
-def _cancel(tx: Tx, run: str) -> State:
+def _cancel(tx: Tx, run: str) -> Cancelled:
     return runs.cancel(tx, find_run(tx, run)[0].id)

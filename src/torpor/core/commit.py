@@ -33,6 +33,9 @@ class NewWait(NamedTuple):
     due_at: int | None
     title: str
     fresh: bool = True
+    need: int = 0
+    members: bytes | None = None
+    """For children: how many of them must still end before the run is woken, and which they are (`core.family`)."""
 
 
 class NewRow(NamedTuple):

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from torpor.core.commit import broken_rule
 from torpor.core.journal import Kind
 from torpor.core.lease import LEASE_SECONDS, Fence, LostAnswer, after_lost_answer, fence
-from torpor.core.run import Flag, State
+from torpor.core.run import FOLLOWED, Flag, State
 from torpor.store.rows import Append, Leave, RunChange, StateRow, WaitRow
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from torpor.core.commit import Proposal
     from torpor.store.protocol import Tx
+    from torpor.store.rows import Left
 
 LEASE_MICROS = round(LEASE_SECONDS * 1_000_000)
 _ENDS_WELL = frozenset({State.COMPLETED, State.FAILED})
@@ -98,24 +99,28 @@ def _reply(
     proposal: Proposal,
     now: int,
     kept: dict[int, Flag],
-    left: dict[int, State],
+    left: dict[int, Left],
     reasons: dict[int, tuple[Fence, Flag]],
 ) -> Reply:
     run_id = proposal.run_id
     if run_id in kept:
         return Reply(now, kept[run_id], State.RUNNING)
     if run_id in left:
-        return Reply(now, Flag.NONE, left[run_id])
+        return Reply(now, Flag.NONE, left[run_id].state)
     reason, flags = reasons[run_id]
     return Reply(now, flags, State.RUNNING, reason)
 
 
-def _tell(tx: Tx, left: dict[int, State]) -> None:
-    states = set(left.values())
+def _tell(tx: Tx, left: dict[int, Left]) -> None:
+    states = {one.state for one in left.values()}
     if State.READY in states:
         tx.hint("ready")
     if any(state.final for state in states):
         tx.hint("ended")
+    followed = [run_id for run_id, one in left.items() if one.state.final and one.flags & FOLLOWED]
+    if followed:  # others must learn of it: not in this transaction, which touches no run but its own
+        tx.add_follow_ups(followed)
+        tx.hint("follow-ups")
 
 
 def _append(p: Proposal) -> Append:
@@ -145,7 +150,11 @@ def _carry(tx: Tx, winners: Sequence[Proposal]) -> None:
     moved = [RunChange(p.run_id, program=p.program) for p in winners if p.program is not None]
     over = [(p.run_id, slot) for p in winners for slot in (*p.over, *(slot for slot, _ in p.closes))]
     waits = [
-        WaitRow(p.run_id, w.slot, p.head + w.seq if w.fresh else w.seq, w.kind, w.due_at, None, w.title, None)
+        WaitRow(
+            *(p.run_id, w.slot, p.head + w.seq if w.fresh else w.seq, w.kind, w.due_at, None, w.title, None),
+            need=w.need,
+            members=w.members,
+        )
         for p in winners
         for w in p.waits
     ]

@@ -52,6 +52,13 @@ def legible(body: bytes, packed: Mapping[bytes, bytes]) -> bytes:
         return values.encode({"kind": "unreadable", "detail": error.message})
 
 
+def name_by(tx: Tx, bodies: Iterable[tuple[bytes | None, int]]) -> None:
+    """Say that runs hold bodies that other runs put aside, so that these stay as long as any of them is kept."""
+    names = [(body[1:], run_id) for body, run_id in bodies if body is not None and body[:1] == BLOB_MARK]
+    if names:
+        tx.name_blobs(names)
+
+
 def read_whole(tx: Tx, body: bytes) -> bytes:
     """Return a body made whole with what the store has."""
     named = named_blobs([body])

@@ -9,16 +9,18 @@ from typing import TYPE_CHECKING, NamedTuple
 from torpor.core.ids import run_name
 from torpor.core.run import Flag, State
 from torpor.errors import Conflict, NotFound, UsageError
-from torpor.store.rows import NewRun, RunChange
+from torpor.store.rows import FollowUp, NewRun, RunChange
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from torpor.core.commit import Blob
     from torpor.store.protocol import Tx
-    from torpor.store.rows import ProgramRow
+    from torpor.store.rows import ProgramRow, RunRow
 
 _KEY_LETTERS = 500
+COUNTED = 1000
+"""At most so many descendants are counted for whoever cancels."""
 
 
 class Start(NamedTuple):
@@ -45,7 +47,7 @@ def start(tx: Tx, wanted: Sequence[Start]) -> list[Started]:
     """Start runs, each with its own key or none. Raises UsageError for an unknown program; then nothing is started."""
     if not wanted:
         return []
-    known = _newest(tx.programs())
+    known = newest(tx.programs())
     tenants = sorted({one.tenant for one in wanted})
     numbers = dict(zip(tenants, tx.intern_tenants(tenants), strict=True))
     for one in wanted:
@@ -93,12 +95,13 @@ def _key_digest(program: str, key: str) -> bytes:
     return blake2b(text, digest_size=16, person=b"torpor.run-key").digest()
 
 
-def _newest(programs: Sequence[ProgramRow]) -> dict[str, ProgramRow]:
-    newest: dict[str, ProgramRow] = {}
+def newest(programs: Sequence[ProgramRow]) -> dict[str, ProgramRow]:
+    """Return the newest version of each program, by name."""
+    found: dict[str, ProgramRow] = {}
     for row in programs:
-        if row.name not in newest or row.version > newest[row.name].version:
-            newest[row.name] = row
-    return newest
+        if row.name not in found or row.version > found[row.name].version:
+            found[row.name] = row
+    return found
 
 
 def register(tx: Tx, programs: Sequence[tuple[str, int, str]], *, alive: frozenset[int] = frozenset()) -> list[int]:
@@ -116,32 +119,72 @@ def register(tx: Tx, programs: Sequence[tuple[str, int, str]], *, alive: frozens
     return tx.intern_programs(programs)
 
 
-def cancel(tx: Tx, run_id: int) -> State:
-    """Ask a run to end as cancelled, and return its state now. Acknowledged means durable (G12).
+class Cancelled(NamedTuple):
+    """A cancel that is durable now: the run's state, and how many descendants are being cancelled with it.
 
-    A waiting run is made ready, also one that waits for attention: its executor writes the end.
+    `more`: the count stopped at `COUNTED`, there are certainly more.
+    """
+
+    state: State
+    descendants: int = 0
+    more: bool = False
+
+
+def cancel(tx: Tx, run_id: int) -> Cancelled:
+    """Ask a run to end as cancelled, and its descendants with it. Acknowledged means durable (G12).
+
+    A waiting run is made ready, also one that waits for attention: its executor writes the end. Its descendants are
+    reached by follow-ups (`engine.follow_ups`), the independent ones and theirs excepted.
     """
     run = tx.get_runs([run_id], lock=True).get(run_id)
     if run is None:
         message = f"there is no run number {run_id}"
         raise NotFound(message, hint="torpor ps lists them")
     if run.state.final:
-        return run.state
-    waiting = run.state is State.WAITING
-    tx.change_runs(
-        [
-            RunChange(
-                run_id,
-                state=State.READY if waiting else None,
-                due_at=tx.now() if waiting else None,
-                flags=run.flags | Flag.CANCEL,
-                inbox=1,
-            )
-        ]
-    )
-    if run.state is State.RUNNING:
-        tx.leases([run_id], lock=True)
-        tx.flag_leases([run_id], Flag.CANCEL)
-        tx.hint(f"run:{run_id}")
+        return Cancelled(run.state)
+    cancel_locked(tx, [run])
+    descendants = _descendants(tx, run) if Flag.FAMILY in run.flags else 0
+    state = State.READY if run.state is State.WAITING else run.state
+    return Cancelled(state, min(descendants, COUNTED), descendants > COUNTED)
+
+
+def cancel_locked(tx: Tx, asked: Sequence[RunRow]) -> bool:
+    """Ask runs that this transaction has locked to end as cancelled; return whether any of them has children."""
+    fresh = [run for run in asked if not run.state.final and Flag.CANCEL not in run.flags]
+    if not fresh:
+        return False
+    tx.change_runs([_cancelled(tx, run) for run in fresh])
+    running = [run.id for run in fresh if run.state is State.RUNNING]
+    if running:
+        tx.leases(running, lock=True)
+        tx.flag_leases(running, Flag.CANCEL)
+        for run_id in running:
+            tx.hint(f"run:{run_id}")
     tx.hint("ready")
-    return State.READY if waiting else run.state
+    families = [run.id for run in fresh if Flag.FAMILY in run.flags]
+    if families:
+        tx.add_follow_ups(families)
+        tx.hint("follow-ups")
+    return bool(families)
+
+
+def _cancelled(tx: Tx, run: RunRow) -> RunChange:
+    waiting = run.state is State.WAITING
+    return RunChange(
+        run.id,
+        state=State.READY if waiting else None,
+        due_at=tx.now() if waiting else None,
+        flags=run.flags | Flag.CANCEL,
+        inbox=1,
+    )
+
+
+def _descendants(tx: Tx, run: RunRow) -> int:
+    """Count the live descendants that end with a run, generation by generation, a bounded number."""
+    found, generation = 0, [run.id]
+    while generation and found <= COUNTED:
+        below = tx.live_children([FollowUp(one, 0) for one in generation], limit=COUNTED + 1)
+        rows = tx.get_runs([child for _, child in below])
+        generation = [row.id for row in rows.values() if Flag.INDEPENDENT not in row.flags]
+        found += len(generation)
+    return found

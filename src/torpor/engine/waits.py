@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from torpor.core.run import State
 from torpor.core.wait import WaitKind, may_fire
+from torpor.engine import family
+from torpor.engine.large import name_by
+from torpor.engine.sweeps import Swept
 from torpor.errors import Conflict, NotFound, UsageError
 from torpor.store.rows import Kept, NewSignal, RunChange
 
@@ -82,12 +85,15 @@ def answer(tx: Tx, run_id: int, seq: int, body: bytes, *, kinds: frozenset[WaitK
     return Decided(wait)
 
 
-def fire_timers(tx: Tx, *, limit: int = SWEEP) -> int:
-    """Make due runs ready, a bounded number; return how many. Checked again under each run's lock (G8, G20)."""
+def fire_timers(tx: Tx, *, limit: int = SWEEP) -> Swept:
+    """Make due runs ready, a bounded number. Checked again under each run's lock (G8, G20)."""
+    ids = tx.due_runs(before=tx.now(), limit=limit)
+    done = _fire(tx, ids) if ids else 0
+    return Swept(done, done >= limit, tx.next_due() or 0)
+
+
+def _fire(tx: Tx, ids: Sequence[int]) -> int:
     now = tx.now()
-    ids = tx.due_runs(before=now, limit=limit)
-    if not ids:
-        return 0
     runs = tx.get_runs(sorted(ids), lock=True, skip_locked=True)
     due = [run for run in runs.values() if may_fire(run.due_at, now=now, waiting=run.state is State.WAITING)]
     if due:
@@ -96,16 +102,22 @@ def fire_timers(tx: Tx, *, limit: int = SWEEP) -> int:
     return len(due)
 
 
-def deliver(tx: Tx, *, limit: int = SWEEP) -> int:
-    """Hand messages from the outbox to their runs; return how many left it.
+def deliver(tx: Tx, *, limit: int = SWEEP) -> Swept:
+    """Take messages from the outbox to their runs, and start the children that were asked for.
 
     The message's key makes it arrive once, however often this is interrupted. One for a run that ended or never was is
     dropped: its sender cannot be told any more.
     """
     messages = tx.outbox(limit=limit)
     if not messages:
-        return 0
-    in_order = sorted(messages, key=lambda message: (message.target, message.id))
-    _keep(tx, [NewSignal(m.target, m.name, m.body, m.key, f"run:{m.run_id}") for m in in_order])
+        return Swept()
+    spawns = [message for message in messages if message.kind.spawns]
+    signals = sorted((m for m in messages if not m.kind.spawns), key=lambda message: (message.target, message.id))
+    if spawns:
+        touched = {*(message.run_id for message in spawns), *(message.target for message in signals)}
+        family.start_children(tx, spawns, tx.get_runs(sorted(touched), lock=True))
+    if signals:
+        _keep(tx, [NewSignal(m.target, m.name, m.body, m.key, f"run:{m.run_id}") for m in signals])
+        name_by(tx, [(message.body, message.target) for message in signals])
     tx.drop_messages([message.id for message in messages])
-    return len(messages)
+    return Swept(len(messages), len(messages) >= limit)

@@ -20,7 +20,7 @@ from torpor.core.ids import parse_run, parse_wait, run_name
 from torpor.core.lease import Proof
 from torpor.core.run import State
 from torpor.core.wait import WaitKind
-from torpor.engine import leases, runs, waits
+from torpor.engine import follow_ups, leases, runs, waits
 from torpor.errors import NeedsPerson, NotFound, RunCancelled, RunFailed, UsageError
 from torpor.store import values
 from torpor.store.opening import open_store
@@ -353,10 +353,11 @@ def sweep(tx: Tx, dead: Mapping[int, Proof]) -> bool:
     """Do what a waker does: timers, messages, dead workers; return whether anything can go on now."""
     waits.fire_timers(tx)
     waits.deliver(tx)
+    follow_ups.settle(tx)
     leases.reap(tx, dead, quiet_until=0)
     tx.drop_workers(list(dead))
     counted = tx.count_runs([State.READY, State.RUNNING], most=1)
-    return any(counted.values()) or bool(tx.outbox(limit=1))
+    return any(counted.values()) or bool(tx.outbox(limit=1) or tx.follow_ups(limit=1))
 
 
 def _going(tx: Tx) -> list[tuple[str, State]]:

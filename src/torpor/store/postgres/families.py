@@ -46,7 +46,9 @@ class FamilyVerbs(Begun):
 
     def move_follow_ups(self, places: Sequence[FollowUp]) -> None:
         """Move follow-ups on."""
-        self._tell(_MOVE, ids=longs([place.run_id for place in places]), afters=longs([place.after for place in places]))
+        self._tell(
+            _MOVE, ids=longs([place.run_id for place in places]), afters=longs([place.after for place in places])
+        )
 
     def drop_follow_ups(self, ids: Sequence[int]) -> None:
         """Remove follow-ups."""

@@ -49,9 +49,8 @@ woken AS (UPDATE runs r SET inbox = g.inbox, due_at = CASE WHEN r.state = 2 AND 
     FROM (SELECT run_id, max(seq) AS inbox FROM kept GROUP BY run_id) g, moment WHERE r.id = g.run_id)
 SELECT l.n, l.state, (EXISTS (SELECT 1 FROM fresh f WHERE f.n = l.n AND (f.run_id, f.seq) IN (SELECT run_id, seq FROM kept)))
     , now FROM locked l, moment"""
-_OUTBOX = (
-    """SELECT id, run_id, target, name, key, body, kind, detail FROM outbox ORDER BY id LIMIT %(limit)s FOR UPDATE SKIP LOCKED"""
-)
+_OUTBOX = """SELECT id, run_id, target, name, key, body, kind, detail FROM outbox ORDER BY id LIMIT %(limit)s
+    FOR UPDATE SKIP LOCKED"""
 
 
 def _wait_row(row: Sequence[Any]) -> WaitRow:
@@ -148,7 +147,7 @@ class WaitVerbs(Begun):
 
     def outbox(self, *, limit: int) -> list[MessageRow]:
         """Return the oldest messages, locked."""
-        return [MessageRow(*row[:6], MessageKind(row[6]), row[7]) for row in self._ask(_OUTBOX, limit=limit)]
+        return [MessageRow._make((*row[:6], MessageKind(row[6]), row[7])) for row in self._ask(_OUTBOX, limit=limit)]
 
     def drop_messages(self, ids: Sequence[int]) -> None:
         """Remove delivered messages."""

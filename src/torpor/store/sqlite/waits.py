@@ -101,7 +101,7 @@ class WaitVerbs(Begun):
     def outbox(self, *, limit: int) -> list[MessageRow]:
         """Return the oldest messages."""
         rows = self._db.execute(f"SELECT {_MESSAGE_COLUMNS} FROM outbox ORDER BY id LIMIT ?", (limit,))
-        return [MessageRow(*row[:6], MessageKind(row[6]), row[7]) for row in rows]
+        return [MessageRow._make((*row[:6], MessageKind(row[6]), row[7])) for row in rows]
 
     def drop_messages(self, ids: Sequence[int]) -> None:
         """Remove delivered messages."""
