@@ -50,7 +50,7 @@ LASTING = Flag.CANCEL | Flag.FAMILY | Flag.LINE | Flag.CHILD | Flag.INDEPENDENT
 """What stays when a run is put away; the others say what it was put away for."""
 
 FOLLOWED = Flag.FAMILY | Flag.LINE | Flag.CHILD
-"""With any of these others must learn of a run's end: it gets a follow-up (docs/decisions/0005)."""
+"""With any of these others must learn of a run's end: it gets a follow-up (docs/decisions/0006)."""
 
 
 FOLLOWS: dict[State, frozenset[State]] = {
