@@ -22,10 +22,11 @@ def test_start_makes_a_program_known(shell: Shell) -> None:
     run = done.out.split()[0]
     assert (done.code, done.out) == (0, f"{run} started\nnext: torpor show {run}\n")
     assert shell.ok("start", "double", "5", "--key", "k") == {"run": run, "created": False}
-    assert (
-        "was started before with this key; its input was not changed"
-        in shell.run("start", "double", "5", "--key", "k").out
-    )
+    assert shell.run("start", "double", "5", "--key", "k").out.splitlines() == [
+        f"{run} was started before with this key; its input was not changed",
+        "hint: a run with another input needs another --key",
+        f"next: torpor show {run}",
+    ]
     later = shell.ok("start", "naps", "1", "--at", "+2h")["run"]
     lines = {line["run"]: line for line in shell.ok("ps")["runs"]}
     assert (lines[run]["shown"], lines[run]["reason"]) == ("ready", "no worker is connected")

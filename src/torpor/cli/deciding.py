@@ -45,9 +45,10 @@ def start(  # noqa: PLR0913, PLR0917 - what can be said about a run
         make_known(app, program, store, given)
     started: Started = wanted(program)
     new = "started" if started.created else "was started before with this key; its input was not changed"
+    other = [] if started.created else ["hint: a run with another input needs another --key"]
     answered(
         {"run": started.run_id, "created": started.created},
-        lambda _: [f"{started.run_id} {new}", f"next: torpor show {started.run_id}"],
+        lambda _: [f"{started.run_id} {new}", *other, f"next: torpor show {started.run_id}"],
         as_json=as_json,
     )
 
