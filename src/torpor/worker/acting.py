@@ -128,6 +128,7 @@ class Effects:
         else:
             call.stage = Stage.RUNNING
             self._progress.run(call)
+            executor.see_next()
 
     def verified(self, call: Call, answer: Answer, why: str, error: BaseException | None) -> None:
         """Take what `verify` said of an effect whose outcome was not recorded, or which raised `error`.

@@ -1,6 +1,7 @@
 """Running an author's function: on the worker's loop if it is async, in a thread if it is not, with its own contextvars.
 
-Whoever calls gets a callback on the loop with the result or the exception; it is never raised here.
+Whoever calls gets a callback on the loop with the result or the exception; it is never raised here. From Python 3.12 on a
+function begins at once, not in the loop's next round, and one that never waits has ended before `start` returns.
 """
 
 from __future__ import annotations
@@ -8,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
+import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from torpor.errors import TorporError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Coroutine, Sequence
 
     from torpor.sdk.steps import Definition, EffectContext
     from torpor.worker.threads import Threads
@@ -35,7 +37,7 @@ class Calls:
         context: EffectContext | None,
         done: Callable[[Any, BaseException | None], None],
     ) -> asyncio.Future[Any]:
-        """Start a call and return what cancels it. `done(result, error)` is called once, from the loop."""
+        """Start a call and return what cancels it. `done(result, error)` is called once, from the loop or before this returns."""
         args = values["args"] if context is None else (context, *values["args"])
         more = values.get("more", {})
         if not definition.is_async:
@@ -44,8 +46,11 @@ class Calls:
             work = definition.function(*args, **more)
         else:
             work = _within(definition.timeout_seconds, definition.function, args, more)
-        running = self._loop.create_task(work)
-        running.add_done_callback(partial(_finished, done))
+        running = _begin(self._loop, work)
+        if running.done():
+            _finished(done, running)
+        else:
+            running.add_done_callback(partial(_finished, done))
         return running
 
     async def _in_thread(self, definition: Definition, args: Sequence[Any], more: dict[str, Any]) -> Any:
@@ -64,6 +69,17 @@ class Calls:
         finally:
             if not running.done():
                 self._threads.give_up(running)
+
+
+if sys.version_info >= (3, 12):
+
+    def _begin(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        return asyncio.Task(work, loop=loop, eager_start=True)
+
+else:
+
+    def _begin(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        return loop.create_task(work)
 
 
 def _finished(done: Callable[[Any, BaseException | None], None], ended: asyncio.Future[Any]) -> None:

@@ -180,7 +180,8 @@ class Progress:
             self.succeeded(request, result, call.attempt)
         else:
             self.failed(call, error)
-        executor.see_next()
+        if call.running is not None:
+            executor.see_next()  # else it ended while it was being started, and whoever starts calls asks afterwards
 
     def succeeded(self, request: Request, result: Any, attempt: int) -> None:
         """Record what a call gave back."""

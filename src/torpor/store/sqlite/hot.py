@@ -125,12 +125,7 @@ def append(db: sqlite3.Connection, rows: Sequence[Append], now: int, lease_micro
         accepted = {row.run_id: Flag.NONE for row in rows}
     else:
         accepted = _fence_each(db, rows, expires_at)
-    entries: list[tuple[object, ...]] = []
-    for run_id, _, epoch, head, _, added in rows:
-        if run_id in accepted:
-            for seq, (kind, key, body) in enumerate(added, start=head + 1):
-                entries.append((run_id, seq, now, epoch, kind, key, body))
-    together.add_entries(db, entries)
+    together.add_entries(db, [row for row in rows if row.run_id in accepted], now)
     return accepted
 
 
@@ -149,13 +144,11 @@ def leave(db: sqlite3.Connection, rows: Sequence[Leave], now: int) -> dict[int, 
     once_each([row.append.run_id for row in rows])
     texts.check((entry.key for row in rows for entry in row.append.entries), "an entry's key")
     left: dict[int, Left] = {}
-    for (run_id, token, epoch, head, forbids_cancel, added), after, seen, due_at, flags in rows:
+    for fenced, after, seen, due_at, flags in rows:
+        run_id, token, epoch, head, forbids_cancel, added = fenced
         if db.execute(_FENCE_LEAVE, (run_id, token, epoch, head, int(forbids_cancel))).fetchone() is None:
             continue
-        together.add_entries(
-            db,
-            [(run_id, seq, now, epoch, kind, key, body) for seq, (kind, key, body) in enumerate(added, start=head + 1)],
-        )
+        together.add_entries(db, [fenced], now)
         row = db.execute(_PARK, (head + len(added), seen, int(flags), int(after), now, due_at, run_id)).fetchone()
         left[run_id] = Left(State(row[0]), Flag(row[1]))
     return left
