@@ -37,7 +37,7 @@ class Calls:
         context: EffectContext | None,
         done: Callable[[Any, BaseException | None], None],
     ) -> asyncio.Future[Any]:
-        """Start a call and return what cancels it. `done(result, error)` is called once, from the loop or before this returns."""
+        """Start a call and return what cancels it. `done(result, error)` is called once, perhaps before this returns."""
         args = values["args"] if context is None else (context, *values["args"])
         more = values.get("more", {})
         if not definition.is_async:
@@ -74,6 +74,8 @@ class Calls:
 if sys.version_info >= (3, 12):
 
     def _begin(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        if loop.get_task_factory() is not None:  # somebody wants to know of each task
+            return loop.create_task(work)
         return asyncio.Task(work, loop=loop, eager_start=True)
 
 else:

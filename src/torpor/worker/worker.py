@@ -201,11 +201,10 @@ class Worker:
         free = min(self.concurrency - len(self.executors), CLAIM_AT_ONCE)
         if free <= 0 or (not self.standing.ok() and not await self.standing.restore()):
             return 0
-        token = entropy.randbits(62)
         micros = clock.micros(self.lease_seconds)
         try:
             claimed, blobs = await self.store.transact(
-                leases.claim, self.number, list(self._numbers), free, token, self._tenant, micros
+                leases.claim, self.number, list(self._numbers), free, entropy.randbits(62), self._tenant, micros
             )
         except StoreUnavailable as error:
             self.log.warning("cannot claim", error=error.message)
@@ -247,9 +246,10 @@ class Worker:
         self.on_event("lost", executor, State.RUNNING)
 
     def _forget(self, executor: roles.Executor) -> None:
+        if not self.room or self.until_idle or self._stopping:
+            self._wake.set()  # a worker with room has taken all that was ready; what comes is hinted at, and polled for
         if self.executors.get(executor.run.id) is executor:
             del self.executors[executor.run.id]
-        self._wake.set()
 
     def _hint(self, topic: str) -> None:
         """Hear a hint, in the listener's thread."""
