@@ -1,8 +1,11 @@
-"""How flow code calls: a call is promised, made through the port, and settled in journal order."""
+"""How flow code calls: a call is promised, made through the port, and settled in journal order.
+
+Nothing here imports asyncio beforehand: that is half of what `from torpor import App, Context` would cost, and whoever
+calls something has it.
+"""
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 from torpor.errors import UsageError
@@ -48,6 +51,8 @@ class Calling:
         expires_seconds: float | None = None,
         stubborn: bool = False,
     ) -> Any:
+        import asyncio
+
         port = self._port
         loop = port.loop
         port.unbegun.pop(number, None)

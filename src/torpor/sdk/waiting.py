@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -48,10 +47,14 @@ class Waiting(Calling):
         except (ValueError, AttributeError, TypeError) as error:
             message = f"ctx.until takes a datetime with a time zone, not {moment!r}"
             raise UsageError(message, hint="datetime(..., tzinfo=ZoneInfo('Europe/Berlin'))") from error
+        import asyncio
+
         seconds = max(0.0, due_at / 1e6 - asyncio.get_running_loop().time())
         return self._sleep(self._promise("until", str(moment)), seconds)
 
     async def _sleep(self, number: int, seconds: float) -> None:
+        import asyncio
+
         self._port.unbegun.pop(number, None)
         await asyncio.sleep(seconds)
 
