@@ -95,6 +95,7 @@ class Process:
             raise UsageError(message, hint="@app.flow above an async function")
         self.store = store
         self.worker = Worker(store, app.flows, **options)
+        self.worker.schedules = app.schedules
         self.waker = Waker(store, lease_seconds=self.worker.lease_seconds)
         self.worker.on_due = self.waker.soon
         self.waker.on_ready = self.worker.wake

@@ -1,4 +1,4 @@
-"""The waker: it calls the sweeps (due timers, messages, follow-ups, dead leases, blobs nobody names), and decides nothing.
+"""The waker: it calls the sweeps (timers, slots, messages, follow-ups, dead leases, blobs nobody names), and decides nothing.
 
 Any number of wakers may run, in any process: each sweep takes a bounded number of rows, asks again under their locks, and
 leaves what others hold. What there is to sweep is a list (`SWEEPS`): each sweep comes once in its time, at once when a
@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torpor import clock, rouse
 from torpor.core.lease import LEASE_SECONDS, Proof
-from torpor.engine import follow_ups, leases, waits
+from torpor.engine import follow_ups, leases, schedules, waits
 from torpor.engine.sweeps import Swept
 from torpor.errors import StoreError
 
@@ -44,6 +44,8 @@ class Sweep(NamedTuple):
     op: Callable[[Tx], Swept]
     every_seconds: float = TICK_SECONDS
     topic: str = ""
+    aside: Callable[[Any], Callable[[Tx], Swept]] | None = None
+    """Works, in a thread and outside any transaction, on what `op` found, and returns what carries the result out."""
 
 
 def sweep_blobs(tx: Tx) -> Swept:
@@ -55,6 +57,7 @@ def sweep_blobs(tx: Tx) -> Swept:
 TIMERS = Sweep(waits.fire_timers)
 SWEEPS: tuple[Sweep, ...] = (
     TIMERS,
+    Sweep(schedules.look, topic="schedules", aside=schedules.worked_out),
     Sweep(waits.deliver, topic="outbox"),
     Sweep(follow_ups.settle, topic="follow-ups"),
     Sweep(sweep_blobs, every_seconds=BLOB_GRACE_SECONDS),
@@ -182,6 +185,9 @@ class Waker:
         one.called, one.due_at, one.came_at = False, 0, clock.monotonic()
         try:
             swept, now = await self._store.transact(_swept, one.sweep.op)
+            if one.sweep.aside is not None and swept.found is not None:
+                carry_out = await asyncio.to_thread(one.sweep.aside, swept.found)
+                swept, now = await self._store.transact(_swept, carry_out)
         except StoreError:
             one.called = True
             raise

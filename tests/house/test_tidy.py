@@ -51,6 +51,8 @@ ONE_ROOM = {
     "psycopg": "store/postgres",
     "psycopg_pool": "store/postgres",
     "obstore": "blobs",
+    "cronsim": "almanac",
+    "zoneinfo": "almanac",
 }
 """Packages that exactly one room knows."""
 

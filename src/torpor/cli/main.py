@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from torpor.cli import deciding, making, reading, working
+from torpor.cli import deciding, making, reading, schedules, working
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -34,6 +34,7 @@ _EXAMPLES: dict[str, tuple[Callable[..., Any], str]] = {
     "answer": (deciding.answer, 'torpor answer w-7q3d-5 --happened \'{"id": "re_81"}\''),
     "cancel": (deciding.cancel, "torpor cancel greet-7Q3D"),
     "inbox": (reading.inbox, "torpor inbox w-7q3d-3"),
+    "schedules": (schedules.schedules, "torpor schedules report --pause"),
     "doctor": (reading.doctor, "torpor doctor --json"),
     "migrate": (making.migrate, "torpor migrate --store sqlite:///torpor.db"),
     "bench": (making.bench, "torpor bench w1 --store sqlite --json"),

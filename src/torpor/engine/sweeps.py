@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Swept(NamedTuple):
@@ -15,3 +15,5 @@ class Swept(NamedTuple):
     done: int = 0
     more: bool = False
     due_at: int = 0
+    found: Any = None
+    """What is to be worked on outside the transaction before more is done (`waker.Sweep.aside`); None: nothing."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from torpor.core.effect import Safety
 from torpor.errors import UsageError
+from torpor.sdk.schedules import Schedule, rule
 from torpor.sdk.steps import define, mark
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ class App:
     def __init__(self) -> None:
         """Begin empty."""
         self.flows: dict[str, Flow] = {}
+        self._schedules: list[Schedule] = []
 
     @overload
     def flow(self, function: F, /) -> F: ...
@@ -157,6 +159,51 @@ class App:
             return mark(function, made)
 
         return declare if function is None else declare(function)
+
+    def schedule(
+        self,
+        cron: str = "",
+        *,
+        every: float | timedelta | None = None,
+        zone: str = "UTC",
+        input: Any = None,  # noqa: A002 - the word that authors use
+        name: str = "",
+        missed: str = "latest",
+        **more: Any,
+    ) -> Callable[[F], F]:
+        """Start runs of a flow by a cron line (the wall clock of `zone`) or `every` so often; a worker makes it known.
+
+        `missed` says what becomes of slots that nobody fired in time: `latest` makes up for the newest alone, `skip` for
+        none, `all` for the last `up_to=10`. `grace`: a slot later than that is not fired any more. `jitter` and `stagger`
+        spread starts; `tenant` and `priority` are the runs'. A flow's second schedule needs a `name`. Raises UsageError.
+        """
+        owner = {key: more.pop(key) for key in ("tenant", "priority") if key in more}
+        unknown = sorted(set(more) - {"up_to", "grace", "jitter", "stagger"})
+        if unknown:
+            raise UsageError(
+                f"a schedule has no {', '.join(unknown)}", hint="up_to, grace, jitter, stagger, tenant, priority"
+            )
+        made = rule(cron, every=every, zone=zone, missed=missed, name=name, **more)
+
+        def declare(flow: F) -> F:
+            self._schedules.append(Schedule(name, flow, made, input, **owner))
+            return flow
+
+        return declare
+
+    @property
+    def schedules(self) -> dict[str, tuple[Flow, Schedule]]:
+        """The declared schedules by name, each with its flow. Raises UsageError: no flow, or two of one name."""
+        found: dict[str, tuple[Flow, Schedule]] = {}
+        for one in self._schedules:
+            flow = next((flow for flow in self.flows.values() if flow.function is one.function), None)
+            if flow is None:
+                raise UsageError(f"{_source(one.function)} has a schedule and is no flow", hint="@app.flow beside it")
+            name = one.name or flow.name
+            if name in found:
+                raise UsageError(f'two schedules are named "{name}"', hint="name one: @app.schedule(..., name=...)")
+            found[name] = (flow, one)
+        return found
 
     def upcast(self, old: int, function: Callable[[Any], Any], *, flow: str = "") -> None:
         """Say how a state of version `old` becomes one of version `old + 1`, so that sleeping runs wake in new code.

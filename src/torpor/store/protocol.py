@@ -15,6 +15,7 @@ from torpor.store.verbs.hot import CommitVerbs, HotVerbs
 from torpor.store.verbs.journal import JournalVerbs
 from torpor.store.verbs.leases import LeaseVerbs
 from torpor.store.verbs.runs import RunVerbs
+from torpor.store.verbs.schedules import ScheduleVerbs
 from torpor.store.verbs.waits import WaitVerbs
 from torpor.store.verbs.whole import WholeVerbs
 
@@ -40,7 +41,9 @@ class Lane(Enum):
     """The renewal thread's own connection: called with `transact_now` from that thread."""
 
 
-class Tx(RunVerbs, HotVerbs, CommitVerbs, JournalVerbs, WaitVerbs, LeaseVerbs, FamilyVerbs, WholeVerbs, Protocol):
+class Tx(
+    RunVerbs, HotVerbs, CommitVerbs, JournalVerbs, WaitVerbs, LeaseVerbs, FamilyVerbs, ScheduleVerbs, WholeVerbs, Protocol
+):
     """One transaction."""
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from torpor.core.journal import Entry, Stored
     from torpor.core.lease import Lease
     from torpor.core.run import Flag, State
+    from torpor.core.schedule import Fate
     from torpor.core.wait import Signal, WaitKind
 
 
@@ -238,3 +239,41 @@ class RunFilter(NamedTuple):
     programs: list[int] | None = None
     before: int | None = None
     limit: int = 50
+
+
+class ScheduleRow(NamedTuple):
+    """A schedule. `rule` and `body` are encoded; `next_at` is the next slot, `due_at` when it starts (None: paused, or none).
+
+    `revision` grows with every change: whoever planned on an older row finds that out. `since_at` is where intervals begin.
+    """
+
+    id: int
+    name: str
+    program: str
+    rule: str
+    body: bytes
+    tenant: str
+    priority: int
+    revision: int
+    created_at: int
+    changed_at: int
+    since_at: int
+    next_at: int | None
+    due_at: int | None
+    paused_at: int | None = None
+    paused_by: str | None = None
+
+
+class SlotRow(NamedTuple):
+    """What became of a slot, or of `many` slots from `slot_at` to `last_at`. `at` is when that was settled."""
+
+    schedule: int
+    slot_at: int
+    last_at: int
+    at: int
+    many: int
+    fate: Fate
+    reason: str
+    run_id: int | None = None
+    extra: bool = False
+    """Asked for by a person: no slot of the rule's."""

@@ -10,7 +10,6 @@ worker compares its clocks (`rouse`): after a gap nothing is done before every l
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import secrets as entropy
 from typing import TYPE_CHECKING
@@ -20,12 +19,11 @@ from torpor.core.lease import LEASE_SECONDS, Proof, stranger_wrote
 from torpor.core.run import State
 from torpor.engine import leases, runs
 from torpor.errors import StoreError, StoreUnavailable
-from torpor.store.life import host_identity
-from torpor.store.rows import NewWorker
 from torpor.worker.blocked import LoopWatch
 from torpor.worker.bodies import Secrets
 from torpor.worker.calls import Calls
 from torpor.worker.committer import Committer
+from torpor.worker.enrolling import enrol, make_known
 from torpor.worker.executor import Executor
 from torpor.worker.gate import Gate
 from torpor.worker.lines import logger
@@ -42,7 +40,8 @@ if TYPE_CHECKING:
     from torpor.core.lease import Lease
     from torpor.errors import LeaseLost
     from torpor.sdk.app import Flow
-    from torpor.store.protocol import LifeLock, Listener, Store, Tx
+    from torpor.sdk.schedules import Schedule
+    from torpor.store.protocol import LifeLock, Listener, Store
     from torpor.store.rows import WorkerRow
     from torpor.worker import roles
 
@@ -72,6 +71,7 @@ class Worker:
         """Take nothing yet. `concurrency` runs at once; plain functions run in `threads`."""
         self.store = store
         self.flows = dict(flows)
+        self.schedules: Mapping[str, tuple[Flow, Schedule]] = {}
         self.name = name or f"w{entropy.token_hex(2)}"
         self.number = 0
         self.concurrency = concurrency
@@ -136,7 +136,8 @@ class Worker:
         named = [(flow.name, version, flow.source) for flow, version in flows]
         numbers = await self.store.transact(runs.register, named, alive=alive)
         self._numbers = dict(zip(numbers, flows, strict=True))
-        self.number, now = await self.store.transact(_enrol, self.name, self.life.name, numbers)
+        await make_known(self.store, self.schedules, self.log)
+        self.number, now = await self.store.transact(enrol, self.name, self.life.name, numbers)
         self.saw_time(now)
         listener: Listener = self.store.listen(self._hint)
         watch, seconds = LoopWatch(self.executors.values), self.lease_seconds
@@ -393,8 +394,3 @@ class Worker:
 
 def _nobody(*_news: object) -> None:
     """Nobody is interested."""
-
-
-def _enrol(tx: Tx, name: str, life: str, numbers: list[int]) -> tuple[int, int]:
-    row = NewWorker(name, host_identity(), os.getpid(), life, json.dumps(numbers))
-    return tx.put_worker(row), tx.now()

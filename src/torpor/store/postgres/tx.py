@@ -10,6 +10,7 @@ from torpor.store.postgres.leases import LeaseVerbs
 from torpor.store.postgres.lending import Lent, lent
 from torpor.store.postgres.listener import channel_of
 from torpor.store.postgres.runs import RunVerbs
+from torpor.store.postgres.schedules import ScheduleVerbs
 from torpor.store.postgres.waits import WaitVerbs
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from torpor.store.postgres.exchange import Exchange
 
 
-class PostgresTx(RunVerbs, JournalVerbs, WaitVerbs, LeaseVerbs, FamilyVerbs):
+class PostgresTx(RunVerbs, JournalVerbs, WaitVerbs, LeaseVerbs, FamilyVerbs, ScheduleVerbs):
     """One transaction."""
 
     def __init__(self, exchange: Exchange, schema: str, errands: Errands | None = None) -> None:

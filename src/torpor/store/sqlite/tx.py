@@ -6,8 +6,9 @@ from torpor.store.sqlite.families import FamilyVerbs
 from torpor.store.sqlite.journal import JournalVerbs
 from torpor.store.sqlite.leases import LeaseVerbs
 from torpor.store.sqlite.runs import RunVerbs
+from torpor.store.sqlite.schedules import ScheduleVerbs
 from torpor.store.sqlite.waits import WaitVerbs
 
 
-class SqliteTx(RunVerbs, JournalVerbs, WaitVerbs, LeaseVerbs, FamilyVerbs):
+class SqliteTx(RunVerbs, JournalVerbs, WaitVerbs, LeaseVerbs, FamilyVerbs, ScheduleVerbs):
     """One transaction."""

@@ -1,0 +1,46 @@
+"""How a worker makes itself known: its row, and the schedules of the app it serves."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+from torpor.engine import schedules
+from torpor.errors import UsageError
+from torpor.store import values
+from torpor.store.life import host_identity
+from torpor.store.rows import NewWorker
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from torpor.sdk.app import Flow
+    from torpor.sdk.schedules import Schedule
+    from torpor.store.protocol import Store, Tx
+
+
+def enrol(tx: Tx, name: str, life: str, numbers: list[int]) -> tuple[int, int]:
+    """Write a worker's row; return its number and the store's time."""
+    row = NewWorker(name, host_identity(), os.getpid(), life, json.dumps(numbers))
+    return tx.put_worker(row), tx.now()
+
+
+async def make_known(store: Store, declared: Mapping[str, tuple[Flow, Schedule]], log: Any) -> None:
+    """Register an app's schedules, and say what that changed. Raises UsageError for an input that does not fit its flow."""
+    if not declared:
+        return
+    wanted = [_definition(name, flow, one) for name, (flow, one) in declared.items()]
+    for done in await store.transact(schedules.register, wanted):
+        if done.outcome != "unchanged":
+            log.info("schedule registered", schedule=done.name, outcome=done.outcome, what=", ".join(done.what))
+
+
+def _definition(name: str, flow: Flow, one: Schedule) -> schedules.Definition:
+    body = values.encode(one.input, path=f"schedule {name}: input")
+    if flow.takes_state and flow.state_type is not None:
+        try:
+            values.decode(body, hint=flow.state_type)
+        except UsageError as error:
+            raise UsageError(f"schedule {name}: {error.message}", hint=f"{flow.source} says what it takes") from error
+    return schedules.Definition(name, flow.name, one.rule, body, one.tenant, one.priority)
