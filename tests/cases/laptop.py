@@ -34,6 +34,8 @@ class Watched:
         self.asked: list[str] = []
         self.fired: list[int] = []
         """How many timers each look of the waker fired."""
+        self.looked = asyncio.Event()
+        """Set whenever the waker has settled slots of schedules."""
 
     def __getattr__(self, name: str) -> Any:
         """Be the store for everything else."""
@@ -49,6 +51,8 @@ class Watched:
         found = await self._store.transact(op, *args, lane=lane, **more)
         if op.__name__ == "_fire":
             fired.append(found[0])  # type: ignore[index] # what the waker's `_fire` returns
+        if op.__name__ == "fire":
+            self.looked.set()
         return found
 
     def transact_now(self, op: Callable[..., T], /, *args: Any, lane: Lane = Lane.WORK, **more: Any) -> T:
@@ -104,6 +108,11 @@ class Laptop:
         """Sleep: the monotonic clock stands still, the wall clock and the store's do not."""
         self._clocks.suspend(seconds)
         self._place.moment.advance(seconds)
+
+    async def looked(self) -> None:
+        """Return once the waker has settled slots."""
+        await self.store.looked.wait()
+        self.store.looked.clear()
 
     def _happened(self, event: str, executor: roles.Executor, state: State) -> None:
         del executor, state

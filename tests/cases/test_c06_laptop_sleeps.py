@@ -1,10 +1,9 @@
-"""C06: the laptop sleeps through timers and leases.
+"""C06: the laptop sleeps through timers, leases and schedules.
 
-A 10-minute timer, and a tool inside a network call. After a minute everything is frozen, the wall clock goes on by two hours
-while the monotonic clock stands still, and everything is thawed. Right: the timer fires once, within one poll of waking;
-the worker sees the gap and checks its lease again before it writes; the dead call ends with an error in bounded time.
-
-(Schedules that were missed meanwhile belong to the order that brings schedules.)
+A 10-minute timer, an hourly schedule, and a tool inside a network call. After a minute everything is frozen, the wall clock
+goes on by two hours while the monotonic clock stands still, and everything is thawed. Right: the timer fires once, within
+one poll of waking; the worker sees the gap and checks its lease again before it writes; the dead call ends with an error in
+bounded time; the schedule follows its policy for missed slots, by default one run for all, and each slot is on record.
 """
 
 from __future__ import annotations
@@ -96,6 +95,37 @@ def test_a_timer_fires_once_after_waking(place: Place) -> None:
             await laptop.client.result(run)
             assert next(n for n in laptop.store.fired if n) == laptop.store.fired[0] == 1
             assert COUNTER.count == 1
+
+    asyncio.run(main())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("missed", "strip"), [("latest", "+++#"), ("skip", "----"), ("all", "####")])
+def test_a_schedule_follows_its_policy_after_waking(place: Place, missed: str, strip: str) -> None:
+    """The lid is closed over four slots: within one poll the policy decided, and every slot has its fate and reason."""
+    scheduled = App()
+    ran = 0
+
+    @scheduled.schedule("0 * * * *", missed=missed)
+    @scheduled.flow
+    async def hourly(ctx: Context) -> None:
+        nonlocal ran
+        del ctx
+        ran += 1
+
+    async def main() -> None:
+        laptop = Laptop(place, scheduled)
+        async with laptop.on():
+            laptop.pass_time(60)
+            laptop.close_lid(4 * HOURS + 600)
+            while len((line := await laptop.client.schedule("hourly")).slots) < 4:
+                await laptop.looked()
+            assert line.strip == strip
+            assert all(slot.reason for slot in line.slots)
+            while ran < strip.count("#"):
+                await laptop.left.wait()
+                laptop.left.clear()
+            assert ran == strip.count("#")
 
     asyncio.run(main())
 

@@ -50,6 +50,11 @@ def _calls(runs: list[int], program: int) -> list[Callable[[Tx], object]]:
         lambda tx: tx.live_children([FollowUp(run, 0) for run in runs], limit=5),
         lambda tx: tx.children(runs[0], limit=5),
         lambda tx: tx.count_children(runs[0], most=5),
+        lambda tx: tx.due_schedules(before=2**60, limit=5),
+        lambda tx: tx.next_slot_due(),
+        lambda tx: tx.list_schedules(after="a", limit=5),
+        lambda tx: tx.get_schedules(["a", "b"], lock=True),
+        lambda tx: tx.newest_slots([1, 2], limit=5),
     ]
 
 
@@ -78,7 +83,19 @@ def test_sqlite_walks_no_large_table(make_place: Callable[[str], Place]) -> None
 
     assert len(asked) > 20
     plans = store.transact_now(plan)
-    tables = {"runs", "states", "journal", "waits", "inbox", "rows", "blobs", "blob_runs", "run_keys"}
+    tables = {
+        "runs",
+        "states",
+        "journal",
+        "waits",
+        "inbox",
+        "rows",
+        "blobs",
+        "blob_runs",
+        "run_keys",
+        "schedules",
+        "slots",
+    }
     walks = [
         (statement, step)
         for statement, step in plans

@@ -114,7 +114,8 @@ def changes(zone: str, year: int) -> list[int]:
 CHANGES = {(zone, year): changes(zone, year) for zone in ZONES for year in YEARS}
 
 
-@settings(max_examples=300, deadline=None)
+@pytest.mark.slow
+@settings(max_examples=150, deadline=None)
 @given(crons(), st.sampled_from(sorted(CHANGES)), st.integers(0, 3), st.integers(-30 * 60, 10 * 60), st.integers(0, 59))
 def test_slots_are_what_every_minute_says(
     cron: str, place: tuple[str, int], which: int, minutes: int, seconds: int
@@ -132,7 +133,8 @@ def test_slots_are_what_every_minute_says(
     assert walls(found, zone) == walls([moment for moment in expected if moment > after], zone)
 
 
-@settings(max_examples=100, deadline=None)
+@pytest.mark.slow
+@settings(max_examples=60, deadline=None)
 @given(crons(), st.sampled_from(sorted(CHANGES)), st.integers(-40, 20))
 def test_slots_do_not_depend_on_where_one_begins(cron: str, place: tuple[str, int], hours: int) -> None:
     """Two schedulers that look from different moments see the same slots."""
@@ -201,6 +203,7 @@ def test_malformed_lines_name_the_field(cron: str, message: str) -> None:
         almanac.checked("s", Rule(cron=cron), at=0)
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(st.text(alphabet="0123456789*/-,#LWMON ", max_size=20))
 def test_no_line_breaks_anything(cron: str) -> None:
