@@ -74,10 +74,13 @@ class Night:
     def __init__(self, place: Place, moment: Moment, folder: Path) -> None:
         """Begin long before."""
         self.moment, self._place, self._clock = moment, place, folder / "clock"
-        moment.follow(lambda at: self._clock.write_text(str(at), "ascii") and None)
+        moment.follow(self._show)
         self.store: Store = place.open()
         self.client = Client(self.store)
         self.schedulers: list[Scheduler] = []
+
+    def _show(self, at: int) -> None:
+        self._clock.write_text(str(at), "ascii")
 
     def begin(self, *, at: datetime) -> None:
         """Set the clock, make the schedules, start the processes."""

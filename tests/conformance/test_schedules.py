@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from torpor.store.protocol import Store
 
 
-def schedule(name: str, due_at: int | None = 100, **more: int | str | None) -> ScheduleRow:
+def schedule(name: str, due_at: int | None = 100, **more: Any) -> ScheduleRow:
     """Return a row to be written."""
     row = ScheduleRow(0, name, "audit", "{}", b"\x00\xff", "default", -3, 1, 5, 6, 7, due_at, due_at)
     return row._replace(**more)

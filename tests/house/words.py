@@ -29,6 +29,8 @@ WORDS = (
     "takeover",
     "wait",
     "signal",
+    "schedule",
+    "slot",
     "suspend",
     "wake",
     "resume",

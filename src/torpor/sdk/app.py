@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from torpor.core.effect import Safety
 from torpor.errors import UsageError
-from torpor.sdk.schedules import Schedule, rule
 from torpor.sdk.steps import define, mark
 
 if TYPE_CHECKING:
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from torpor.core.retry import RetryPolicy
+    from torpor.sdk.schedules import Schedule
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
@@ -177,6 +177,8 @@ class App:
         none, `all` for the last `up_to=10`. `grace`: a slot later than that is not fired any more. `jitter` and `stagger`
         spread starts; `tenant` and `priority` are the runs'. A flow's second schedule needs a `name`. Raises UsageError.
         """
+        from torpor.sdk.schedules import Schedule, rule
+
         owner = {key: more.pop(key) for key in ("tenant", "priority") if key in more}
         unknown = sorted(set(more) - {"up_to", "grace", "jitter", "stagger"})
         if unknown:

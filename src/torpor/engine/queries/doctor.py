@@ -97,6 +97,7 @@ def diagnose(found: Facts, place: Place, gone: frozenset[int]) -> Diagnosis:
         *_effects(found),
         _people(found),
         *_failed(found),
+        *_schedules(found, living),
     ]
     order = {"error": 0, "warn": 1, "ok": 2}
     text = _safe(found)
@@ -258,6 +259,22 @@ def _failed(found: Facts) -> list[DoctorLine]:
         return []
     text = f"{plural(count, 'run')} failed, last {_some(found.failed)}"
     return [DoctorLine("warn", "runs", text, f"torpor show {found.failed[0]}")]
+
+
+def _schedules(found: Facts, living: set[int]) -> list[DoctorLine]:
+    late = [one for one in found.schedules if one.trouble == "overdue"]
+    failing = [one for one in found.schedules if one.trouble == "failed"]
+    lines = []
+    if late:
+        oldest = duration(found.at - min(one.since_at for one in late))
+        named = _some([one.schedule for one in late])
+        text = f"{plural(len(late), 'schedule')} past the time to fire, oldest {oldest}: {named}"
+        hint = "restart the worker: its waker is stuck" if living else "torpor worker APP.py"
+        lines.append(DoctorLine("error" if living else "warn", "schedules", text, hint))
+    if failing:
+        text = f"{plural(len(failing), 'schedule')} failed to start: {failing[0].schedule}: {failing[0].reason}"
+        lines.append(DoctorLine("warn", "schedules", text, f"torpor schedules {failing[0].schedule}"))
+    return lines
 
 
 def _some(names: Sequence[str]) -> str:

@@ -13,6 +13,7 @@ from torpor.core.wait import WaitKind
 from torpor.engine.large import legible, named_blobs
 from torpor.engine.queries.fleet import COUNTED, LEASE_MICROS, MOST, SILENT_MICROS
 from torpor.engine.queries.people import InboxItem, inbox
+from torpor.engine.queries.schedules import ScheduleTrouble, troubled
 from torpor.store import values
 from torpor.store.rows import RunChange, RunFilter
 
@@ -72,6 +73,8 @@ class Facts:
     """Sleeping runs that set their timer while the clock was far ahead: they wake that much late."""
     late_micros: int = 0
     """By how much at most."""
+    schedules: list[ScheduleTrouble] = field(default_factory=list)
+    """Schedules that nobody fires, or that fail to start."""
 
 
 def facts(tx: Tx) -> Facts:
@@ -107,6 +110,7 @@ def facts(tx: Tx) -> Facts:
         _old(tx, workers, programs),
         late,
         late_micros,
+        troubled(tx),
     )
 
 
