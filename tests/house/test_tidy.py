@@ -52,7 +52,6 @@ ONE_ROOM = {
     "psycopg_pool": "store/postgres",
     "obstore": "blobs",
     "cronsim": "almanac",
-    "zoneinfo": "almanac",
 }
 """Packages that exactly one room knows."""
 
