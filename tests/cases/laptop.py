@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from tests.rouse.clocks_by_hand import ClocksByHand
 from torpor.client import Client
 from torpor.runtime import Process
 from torpor.store.protocol import Lane
-from torpor.waker import Waker
+from torpor.waker import TIMERS, Waker
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -48,12 +49,12 @@ class Watched:
     async def transact(self, op: Callable[..., T], /, *args: Any, lane: Lane = Lane.WORK, **more: Any) -> T:
         """Remember, and do it."""
         fired = self._note(op)
-        found = await self._store.transact(op, *args, lane=lane, **more)
-        if op.__name__ == "_fire":
-            fired.append(found[0])  # type: ignore[index] # what the waker's `_fire` returns
-        if op.__name__ == "fire":
+        found: Any = await self._store.transact(op, *args, lane=lane, **more)
+        if args and args[0] is TIMERS.op:
+            fired.append(found[0].done)
+        if args and isinstance(args[0], partial):  # what the waker carries out after it worked out slots
             self.looked.set()
-        return found
+        return cast("T", found)
 
     def transact_now(self, op: Callable[..., T], /, *args: Any, lane: Lane = Lane.WORK, **more: Any) -> T:
         """Remember, and do it."""

@@ -16,10 +16,10 @@ from torpor.waker import Waker
 async def serve(url: str, clock_file: str) -> None:
     """Sweep when told, until the input ends. On a server the clock is the database's, and the file is not read."""
     store = open_store(url, create=False, clock=lambda: int(Path(clock_file).read_text("ascii")))
-    waker = Waker(store)
     try:
         while await asyncio.to_thread(sys.stdin.readline):
-            while await waker.sweep(messages=True):
+            waker = Waker(store)  # a fresh one looks at everything
+            while await waker.sweep():
                 pass
             sys.stdout.write("done\n")
             sys.stdout.flush()

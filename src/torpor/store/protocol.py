@@ -42,7 +42,16 @@ class Lane(Enum):
 
 
 class Tx(
-    RunVerbs, HotVerbs, CommitVerbs, JournalVerbs, WaitVerbs, LeaseVerbs, FamilyVerbs, ScheduleVerbs, WholeVerbs, Protocol
+    RunVerbs,
+    HotVerbs,
+    CommitVerbs,
+    JournalVerbs,
+    WaitVerbs,
+    LeaseVerbs,
+    FamilyVerbs,
+    ScheduleVerbs,
+    WholeVerbs,
+    Protocol,
 ):
     """One transaction."""
 
