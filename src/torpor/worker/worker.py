@@ -15,7 +15,7 @@ import secrets as entropy
 from typing import TYPE_CHECKING
 
 from torpor import clock, rouse
-from torpor.core.lease import LEASE_SECONDS, Proof, stranger_wrote
+from torpor.core.lease import LEASE_SECONDS, Proof
 from torpor.core.run import State
 from torpor.engine import leases, runs
 from torpor.errors import StoreError, StoreUnavailable
@@ -28,6 +28,7 @@ from torpor.worker.executor import Executor
 from torpor.worker.gate import Gate
 from torpor.worker.lines import logger
 from torpor.worker.linger import LINGER_SECONDS
+from torpor.worker.news import News
 from torpor.worker.outside import Outside
 from torpor.worker.renewals import Held, Renewals
 from torpor.worker.standing import Standing
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from torpor.core.commit import Proposal
-    from torpor.core.lease import Lease
     from torpor.errors import LeaseLost
     from torpor.sdk.app import Flow
     from torpor.sdk.schedules import Schedule
@@ -99,7 +99,6 @@ class Worker:
         self._tenant = 0
         self._time = (0, 0.0)
         self._threads = Threads(threads, "torpor-step")
-        self._news: set[int] = set()
         self._closing: list[Callable[[], None]] = []
 
     # a life
@@ -131,6 +130,7 @@ class Worker:
         self.gate = Gate(self.store, self.standing)
         self.calls = Calls(self._threads)
         self.outside = Outside(self)
+        self._news = News(self.store, self.loop, self.executors, self.outside.spawn)
         alive = await asyncio.to_thread(self._alive)
         flows = [(flow, version) for flow in self.flows.values() for version in flow.versions]
         named = [(flow.name, version, flow.source) for flow, version in flows]
@@ -141,7 +141,7 @@ class Worker:
         self.saw_time(now)
         listener: Listener = self.store.listen(self._hint)
         watch, seconds = LoopWatch(self.executors.values), self.lease_seconds
-        self._renewals = Renewals(self.store, self.number, self._held, self._renewed, watch, lease_seconds=seconds)
+        self._renewals = Renewals(self.store, self.number, self._held, self._news.renewed, watch, lease_seconds=seconds)
         self._renewals.start()
         self._closing = [listener.close, self._renewals.stop]
         self.ready.set()
@@ -269,59 +269,12 @@ class Worker:
 
     def look_at(self, executor: roles.Executor) -> None:
         """Read soon what the store has for a run."""
-        self._news.add(executor.run.id)
-        if len(self._news) == 1:
-            self.loop.call_soon(lambda: self.outside.spawn(self._read_news()))
-
-    async def _read_news(self) -> None:
-        ids, self._news = sorted(self._news), set()
-        asked = {run_id: self.executors[run_id] for run_id in ids if run_id in self.executors}
-        try:
-            found = await self.store.transact(leases.news, ids)
-        except StoreUnavailable:
-            return  # the next tick looks again
-        self.loop.call_soon(self._tell_news, asked, found)
-
-    def _tell_news(self, asked: Mapping[int, Executor], found: dict[int, leases.News]) -> None:
-        for run_id, news in found.items():
-            executor = asked.get(run_id)
-            if executor is None or self.executors.get(run_id) is not executor:
-                continue  # it was put away meanwhile; whoever took it up again began with what is newer
-            if news.lease is None or (news.lease.token, news.lease.epoch) != (
-                executor.lease.token,
-                executor.lease.epoch,
-            ):
-                if not executor.commits.pending:
-                    executor.lost("the lease is somebody else's")
-                continue
-            executor.bodies.learn(news.blobs)
-            executor.news(news.lease.flags, news.inbox, news.unread, news.waits, news.lease.head)
+        self._news.look_at(executor.run.id)
 
     # renewals and ticks
 
     def _held(self) -> Sequence[Held]:
         return [(e.run.id, e.lease.token, e.lease.epoch) for e in list(self.executors.values())]
-
-    def _renewed(self, asked: Sequence[Held], renewed: list[Lease]) -> None:
-        try:
-            self.loop.call_soon_threadsafe(self._after_renewal, asked, renewed)
-        except RuntimeError:
-            return  # the loop is closed
-
-    def _after_renewal(self, asked: Sequence[Held], renewed: list[Lease]) -> None:
-        rows = {lease.run_id: lease for lease in renewed}
-        for run_id, token, epoch in asked:
-            executor = self.executors.get(run_id)
-            if executor is None or (executor.lease.token, executor.lease.epoch) != (token, epoch):
-                continue
-            row = rows.get(run_id)
-            if row is None:
-                if not executor.commits.pending:
-                    executor.lost("the lease could not be renewed: it was taken")
-            elif row.flags & 1 and not executor.cancelling:
-                self.look_at(executor)
-            elif stranger_wrote(row.head, sent_head=executor.head, in_flight=executor.commits.pending):
-                self.look_at(executor)  # the answer of a commit may just have come: read again before judging (G2)
 
     async def _recheck(self) -> None:
         """Renew everything now, after an interruption, and drop what is lost."""
