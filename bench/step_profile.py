@@ -32,6 +32,7 @@ from torpor.client import Client
 from torpor.core.run import Flag
 from torpor.runtime import Process, opened
 from torpor.store.protocol import Lane
+from torpor.store.rows import Left
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -77,7 +78,7 @@ class NoDatabase:
 
     def leave(self, rows: Sequence[Any]) -> dict[int, Any]:
         """Agree."""
-        return {row.append.run_id: row.after for row in rows}
+        return {row.append.run_id: Left(row.after, Flag.NONE) for row in rows}
 
     def __getattr__(self, name: str) -> Callable[..., None]:
         """Do nothing, for every other verb that writes."""
