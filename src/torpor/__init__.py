@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from torpor.core.effect import Safety as Safety
     from torpor.core.retry import RetryPolicy as RetryPolicy
     from torpor.errors import Conflict as Conflict
+    from torpor.errors import Interrupted as Interrupted
     from torpor.errors import LeaseLost as LeaseLost
     from torpor.errors import NeedsPerson as NeedsPerson
     from torpor.errors import NotDone as NotDone
@@ -52,6 +53,7 @@ _PLACES = {
     **dict.fromkeys(
         (
             "Conflict",
+            "Interrupted",
             "LeaseLost",
             "NeedsPerson",
             "NotDone",

@@ -8,6 +8,7 @@
     |-- LeaseLost           this executor no longer owns the run; it stops before its next effect (G1, G2)
     |-- Diverged            code asked for something else than the journal recorded
     |-- NotDone             raised *by an effect*: "it certainly did not happen", so it may be tried again
+    |-- Interrupted         somebody interrupted what the flow was doing; the run lives on if the flow catches it
     |-- StepFailed          a step or effect failed for good; carries the recorded error
     |-- RunFailed           a run that somebody waits for ended in `failed`
     |-- RunCancelled        a run that somebody waits for ended in `cancelled`
@@ -95,6 +96,15 @@ class StepFailed(TorporError):
         super().__init__(message, hint=hint)
         self.kind = kind
         self.detail = detail
+
+
+class Interrupted(TorporError):
+    """Raised *in a flow* by each call that was open when somebody interrupted the run. `reason` is what they said."""
+
+    def __init__(self, message: str, *, reason: str = "", hint: str = "") -> None:
+        """Carry the reason."""
+        super().__init__(message, hint=hint)
+        self.reason = reason
 
 
 class RunFailed(TorporError):

@@ -88,9 +88,9 @@ def closest(word: str, known: list[str]) -> str:
     return f"torpor start {near[0]} INPUT" if near else ""
 
 
-def signal(
+def signal(  # noqa: PLR0913, PLR0917 - what can be said about a signal
     run: Run,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The signal's name.")],
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="The signal's name.")] = None,
     value: Annotated[str | None, typer.Argument(metavar="VALUE", help="JSON, @FILE or - for standard input.")] = None,
     store: Store = None,
     as_json: Json = False,
@@ -98,8 +98,20 @@ def signal(
         str | None, typer.Option("--key", help="The same key is one signal, however often it comes.")
     ] = None,
     sender: Annotated[str | None, typer.Option("--sender", help="Who sends it.")] = None,
+    interrupt: Annotated[
+        bool, typer.Option("--interrupt", help="End what the run is doing now; it lives on. Takes no NAME.")
+    ] = False,
+    reason: Annotated[str, typer.Option("--reason", help="Why it is interrupted; the program is told.")] = "",
 ) -> None:
-    """Send a signal to a run. It is kept if it comes early."""
+    """Send a signal to a run, or interrupt it. A signal is kept if it comes early."""
+    if interrupt:
+        _interrupt(run, name, store, as_json=as_json, key=key, reason=reason, by=decider(sender))
+        return
+    if name is None or reason:
+        raise UsageError(
+            "a signal has a name; --reason belongs to --interrupt",
+            hint="torpor signal RUN NAME   or   torpor signal RUN --interrupt --reason TEXT",
+        )
     given = value_of(value, "the value")
 
     async def send(client: Client) -> tuple[bool, list[str]]:
@@ -111,6 +123,16 @@ def signal(
     other = f"; it waits for: {', '.join(awaited)}" if awaited and name not in awaited else ""
     said = f"{name} is kept for {run}{other}" if new else f"{name} with this key came before: nothing changed"
     answered({"run": run, "signal": name, "kept": new}, lambda _: [said], as_json=as_json)
+
+
+def _interrupt(
+    run: str, name: str | None, store: str | None, *, as_json: bool, key: str | None, reason: str, by: str
+) -> None:
+    if name is not None:
+        raise UsageError(f"an interrupt has no name, {name!r} was given", hint="--reason TEXT says why")
+    new = asked(store, lambda client: client.interrupt(run, reason=reason, by=by, key=key))
+    said = f"{run} is interrupted; what it was doing ends" if new else "this key came before: nothing changed"
+    answered({"run": run, "interrupted": new}, lambda _: [said], as_json=as_json)
 
 
 def cancel(run: Run, store: Store = None, as_json: Json = False) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from torpor.client.connected import Connected
+from torpor.core.family import RESERVED
 from torpor.core.ids import wait_name
-from torpor.core.wait import WaitKind
+from torpor.core.wait import INTERRUPT, WaitKind
 from torpor.engine import waits
 from torpor.engine.decisions import Decision, decide, find_run
 from torpor.engine.large import put_aside
@@ -38,8 +39,20 @@ class Waking(Connected):
         """
         if not 0 < len(name) <= 200 or "\0" in name:  # noqa: PLR2004 - said in the message
             raise UsageError(f"a signal's name is a text of 1 to 200 letters without U+0000, not {name!r}")
+        if name.startswith(RESERVED):
+            raise UsageError(f"a signal's name {name!r} begins with {RESERVED}: such names are torpor's own")
         body, blob = put_aside(values.encode(value, path="value"))
         return await self.store.transact(_signal, run, NewSignal(0, name, body, key, sender), blob)
+
+    async def interrupt(self, run: str, *, reason: str = "", by: str = "", key: str | None = None) -> bool:
+        """End the calls that are open in a run's turn; each raises `torpor.Interrupted` in the flow, which may catch it.
+
+        The run lives on. An effect that has begun is waited for first. It is kept like a signal until there is something
+        to end, or the turn is over. False: the run has seen this `key` before. Raises Conflict if the run has ended.
+        """
+        body = values.encode({"reason": reason, "by": by}, path="reason")
+        kept = None if key is None else f"{INTERRUPT}:{key}"
+        return await self.store.transact(_signal, run, NewSignal(0, INTERRUPT, body, kept, by or None), None)
 
     async def approve(self, wait: str, *, by: str, note: str = "", digest: str | None = None) -> str:
         """Approve what a wait shows; with `digest` only if that is still what it shows. Returns the wait's id.

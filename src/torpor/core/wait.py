@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 
+INTERRUPT = "~interrupt"
+"""The name of the signal that interrupts a run (`worker.interrupting`)."""
+
+
 class WaitKind(IntEnum):
     """What a run waits for."""
 

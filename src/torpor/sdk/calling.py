@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from torpor.core.family import RESERVED
 from torpor.errors import UsageError
 from torpor.sdk.port import Request
 
@@ -86,4 +87,7 @@ def check_name(name: str, what: str) -> None:
     given: object = name
     if not isinstance(given, str) or not 0 < len(given) <= 200 or "\0" in given:  # noqa: PLR2004 - said in the message
         message = f"{what} is a text of 1 to 200 letters without U+0000, not {name!r}"
+        raise UsageError(message)
+    if name.startswith(RESERVED):
+        message = f"{what} is {name!r}: what begins with {RESERVED} is torpor's own"
         raise UsageError(message)

@@ -81,6 +81,10 @@ class Timer:
         return f"<Timer {self.number} due_at={self.due_at} {fate}>"
 
 
+_WAKES_SLEEPER = "_set_result_unless_cancelled"
+"""What `asyncio.sleep` asks to be called, in every version there is."""
+
+
 class TimerCall(asyncio.TimerHandle):
     """What `call_later` and `call_at` return: the call behind a `Timer`, in the shape that asyncio expects."""
 
@@ -94,6 +98,12 @@ class TimerCall(asyncio.TimerHandle):
         self.context = context
         self.number = 0
         self.open_timers: dict[int, Timer] = {}
+
+    @property
+    def sleeper(self) -> asyncio.Future[Any] | None:
+        """The future that `asyncio.sleep` waits for, if this is a sleep; None for a timeout and other calls."""
+        named = getattr(self.call, "__name__", "")
+        return self.arguments[0] if named == _WAKES_SLEEPER else None
 
     def cancel(self) -> None:
         """Withdraw the timer if it is open; make a call that is ready do nothing."""

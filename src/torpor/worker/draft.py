@@ -61,6 +61,13 @@ class Draft:
         kept = [w for w in self.waits if not (w.fresh and w.seq == place)]
         self.waits = [w._replace(seq=w.seq - 1) if w.fresh and w.seq > place else w for w in kept]
 
+    def drop_intent(self, key: str) -> None:
+        """Take back the intent of an effect that is not to be."""
+        for place, entry in enumerate(self.entries, start=1):
+            if entry.kind is Kind.INTENT and entry.key == key:
+                self.drop(place)
+                return
+
     def only_results(self) -> Draft:
         """Return what must be kept of calls that ended, when nothing else may go on."""
         return Draft([e for e in self.entries if e.kind in _RESULTS and e.key is not None])

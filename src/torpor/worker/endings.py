@@ -17,6 +17,7 @@ from torpor.errors import UsageError
 from torpor.sdk.flow import rows_of
 from torpor.sdk.rows import seal
 from torpor.store.rows import WaitRow
+from torpor.worker import interrupting
 from torpor.worker.draft import TITLE_LETTERS
 
 if TYPE_CHECKING:
@@ -41,10 +42,12 @@ def checkpoint(executor: Executor, state: Any, turn: int) -> Last:
         first, new = seal(appended)
         rows += [NewRow(field, n, encode(item, f"state.{field}[{n}]")) for n, item in enumerate(new, start=first)]
     body = encode(state, "state")
+    interrupts = [signal.seq for signal in interrupting.take(executor)] if executor.interrupts else []
 
     def last(proposal: Proposal) -> None:
         proposal.entries = [*proposal.entries, Entry(Kind.CHECKPOINT, None, None)]
         proposal.state_body, proposal.turn, proposal.rows = body, turn + 1, rows
+        proposal.taken = [*proposal.taken, *interrupts]
         _end_waits(executor, proposal)
         if executor.version != executor.flow.version:
             proposal.program = executor.worker.program_number(executor.flow)

@@ -8,6 +8,7 @@ a due timer, news from the store. After each it asks the same question (`see_nex
     cancel was asked   let effects that passed their gate end, then end as cancelled  (G12)
     diverged           wait for a person, with both sides
     the body is done   end the turn: a checkpoint and the next one, or the result
+    interrupted        end the open calls, each with a failure of its own
     something waits    consume what is satisfied, one wait at a time, earliest first  (G7, G8)
     to be committed    ask the committer; one commit of a run is under way at a time
     calls are running  wait for them
@@ -28,7 +29,7 @@ from torpor.core.run import POISON_TAKEOVERS, Flag, State
 from torpor.core.wait import Trouble, WaitKind
 from torpor.errors import Diverged, LeaseLost, StoreError, StoreUnavailable, TorporError
 from torpor.sdk.flow import next_state, upcast
-from torpor.worker import beginning, endings
+from torpor.worker import beginning, endings, interrupting
 from torpor.worker.bodies import Bodies
 from torpor.worker.calls import described
 from torpor.worker.commits import Commits
@@ -67,6 +68,7 @@ class Executor:
         self.head = claimed.lease.head
         self.version = version
         self.unread = list(claimed.unread)
+        self.interrupts = bool(self.unread) and interrupting.asked(self.unread)
         self.seen = claimed.run.inbox
         self.rows: dict[int, WaitRow] = {row.slot: row for row in claimed.waits}
         self.turn: Turn | None = None
@@ -139,7 +141,9 @@ class Executor:
             return
         entries = self.commits.draft.entries
         only_steps = (entries or self.progress.steps) and not self.progress.more_than_steps
-        if only_steps and not (turn.diverged or self.cancelling or self.draining or turn.main.done()):
+        if only_steps and not (
+            turn.diverged or self.cancelling or self.draining or self.interrupts or turn.main.done()
+        ):
             if entries:  # most of what happens: steps run, and one of them ended
                 self.commits.submit()
         elif turn.diverged is not None:
@@ -148,6 +152,8 @@ class Executor:
             self._cancel()
         elif turn.main.done() and not self.progress.effects_unresolved:
             self._end_turn(turn)
+        elif self.interrupts and interrupting.interrupt(self, turn):
+            self._linger.end()
         elif self.draining and not self.progress.effects.going:
             self._drain_on()
         else:
@@ -374,24 +380,3 @@ class Executor:
         if turn is not None:
             for complaint in turn.close():
                 self.worker.log.warning("flow", run=self.name, said=complaint)
-
-    # services
-
-    def news(self, flags: Flag, inbox: int, unread: list[waits.Signal], rows: list[WaitRow], head: int) -> None:
-        """Take what the store has for this run now: signals, decisions, cancel; a foreign head means a copy (G2)."""
-        if self.ended:
-            return
-        if not self.commits.pending and head > self.head:  # a lower one was read before our own last commit
-            self.lost("another copy of this worker wrote to the run")
-            return
-        self.cancelling = self.cancelling or Flag.CANCEL in flags
-        if inbox > self.seen:
-            self.unread += [signal for signal in unread if signal.seq > self.seen]
-            self.seen = inbox
-        for row in rows:
-            known = self.rows.get(row.slot)
-            if (
-                known is not None and known.seq == row.seq and known.answered_at is None
-            ):  # answers of two reads may cross
-                self.rows[row.slot] = row
-        self.resubmit()

@@ -12,6 +12,7 @@ from torpor.core.lease import stranger_wrote
 from torpor.core.run import Flag
 from torpor.engine import leases
 from torpor.errors import StoreUnavailable
+from torpor.worker.hearing import hear
 
 if TYPE_CHECKING:
     import asyncio
@@ -67,7 +68,7 @@ class News:
                     executor.lost("the lease is somebody else's")
                 continue
             executor.bodies.learn(news.blobs)
-            executor.news(news.lease.flags, news.inbox, news.unread, news.waits, news.lease.head)
+            hear(executor, news, news.lease)
 
     def renewed(self, asked: Sequence[Held], leases_now: list[Lease]) -> None:
         """Take the answer to a renewal, in the renewals' own thread."""

@@ -267,6 +267,13 @@ class Progress:
         if call is not None and call.running is not None:
             call.running.cancel()
 
+    def interrupted(self, request: Request) -> None:
+        """Take back a call that somebody interrupts; an effect is among them only as long as its intent was not sent."""
+        self.withdrawn(request)
+        self.pending = [call for call in self.pending if call.request is not request]
+        if self.effects.going.pop(request.key, None) is not None:
+            self._executor.commits.draft.drop_intent(request.key)
+
     def cancel_steps(self) -> None:
         """Cancel running steps: they may be run again."""
         steps, self.steps = self.steps, {}

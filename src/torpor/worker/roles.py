@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from torpor.core.lease import Lease
     from torpor.core.replay import Record
     from torpor.core.run import State
-    from torpor.core.wait import Open, WaitKind
+    from torpor.core.wait import Open, Signal, WaitKind
     from torpor.engine.commit import Reply
     from torpor.errors import LeaseLost, StoreError
     from torpor.sdk.app import Flow
@@ -47,7 +47,9 @@ class Turn(Protocol):
 
 
 class Effects(Protocol):
-    """The effects of a turn, to who asks `verify` for them."""
+    """The effects of a turn, to who asks `verify` for them or interrupts."""
+
+    going: dict[str, Call]
 
     def record_intent(self, request: Request, attempt: int) -> None:
         """Gather an intent."""
@@ -87,6 +89,9 @@ class Progress(Protocol):
     def withdrawn(self, request: Request) -> None:
         """Take back a call the code no longer waits for."""
 
+    def interrupted(self, request: Request) -> None:
+        """Take back a call that somebody interrupts."""
+
     def pauses(self, request: Request, record: Record | None) -> bool:
         """Whether failed attempts on record make it wait."""
 
@@ -123,6 +128,14 @@ class Commits(Protocol):
     def withdraw(self, slot: int) -> None:
         """Take a person's wait back."""
 
+    @property
+    def in_flight(self) -> bool:
+        """Whether a commit is under way."""
+
+    @property
+    def pending(self) -> bool:
+        """Whether one is under way, or about to be."""
+
     def submit(self) -> None:
         """Ask for a flush."""
 
@@ -155,6 +168,8 @@ class Executor(Protocol):
     version: int
     head: int
     seen: int
+    unread: list[Signal]
+    interrupts: bool
     bodies: Bodies
     rows: dict[int, WaitRow]
     consuming: str | None
@@ -191,6 +206,9 @@ class Executor(Protocol):
 
     def lost(self, why: str) -> None:
         """Stop: this executor no longer owns the run."""
+
+    def resubmit(self) -> None:
+        """Send again what is gathered, or see what is next."""
 
     def unreadable(self, error: StoreError) -> None:
         """Put the run away: something large that it needs cannot be read."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from torpor.clock import as_datetime
 from torpor.core.journal import Entry, Kind, Stored
 from torpor.core.replay import Call, CallKind, Record, Replay, shown
-from torpor.errors import Diverged, StepFailed, StoreError
+from torpor.errors import Diverged, Interrupted, StepFailed, StoreError
 from torpor.sdk.flow import begin, rows_of
 from torpor.sdk.loop import FlowLoop
 from torpor.sdk.port import Request
@@ -181,7 +181,9 @@ class Turn:
         if request is None:
             return
         if request.timer is not None:
-            if not request.timer.cancelled:
+            if entry.kind is Kind.FAILURE:
+                self._end_sleep(request, entry)
+            elif not request.timer.cancelled:
                 self.loop.fire(request.timer)
             return
         if request.future.done():
@@ -192,6 +194,12 @@ class Turn:
             raise
         except Exception as error:  # noqa: BLE001 - a stored value that cannot be read is the code's to see
             request.future.set_exception(error)
+
+    def _end_sleep(self, request: Request, entry: Entry | Stored) -> None:
+        """Raise in whoever sleeps that somebody interrupted."""
+        sleeper = request.timer.entry.sleeper if request.timer is not None else None
+        if sleeper is not None and not sleeper.done():
+            sleeper.set_exception(failure_of("sleep", self._bodies.decode(entry.body)))
 
     def _settle(self, request: Request, entry: Entry | Stored) -> None:
         value = self._bodies.decode(entry.body)
@@ -222,8 +230,11 @@ class Turn:
 _NO_ARGUMENTS: dict[str, Any] = {"args": []}
 
 
-def failure_of(name: str, recorded: dict[str, Any]) -> StepFailed:
-    """Return the error a flow sees for a failed step: the same live and in replay."""
+def failure_of(name: str, recorded: dict[str, Any]) -> StepFailed | Interrupted:
+    """Return the error a flow sees for a failed or interrupted call: the same live and in replay."""
+    if recorded.get("interrupt"):
+        reason = str(recorded.get("detail", ""))
+        return Interrupted(f"{name} was interrupted{f': {reason}' if reason else ''}", reason=reason)
     kind, detail = str(recorded.get("kind", "")), str(recorded.get("detail", ""))
     attempts = int(recorded.get("attempts", 1))
     times = f" after {attempts} attempts" if attempts > 1 else ""

@@ -176,6 +176,10 @@ class _Teller:
             self._given_back = note.startswith(GIVEN_BACK)
             if note == "cancelled":
                 self._say(entry, "cancel was asked", "cancelled", ended_at=entry.at)
+            elif note == "interrupted" and isinstance(body, dict):
+                ended, reason = ", ".join(map(str, body.get("calls", ()))), body.get("reason")
+                who = f"interrupted by {body.get('by') or 'somebody'}{f': {reason}' if reason else ''}"
+                self._say(entry, who, f"ended {ended}", ended_at=entry.at)
             else:
                 self._say(entry, note, "-", ended_at=entry.at, quiet=not self._given_back)
 
