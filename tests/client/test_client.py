@@ -88,6 +88,8 @@ def test_an_equal_key_finds_the_run(on: Callable[[Check], None]) -> None:
         again = await client.start("double", 5, key="k")
         assert (again.run_id, again.created) == (first.run_id, False)
         assert (await client.start("echo", 5, key="k")).created
+        with pytest.raises(UsageError, match="keys that begin with ~ are torpor's own"):
+            await client.start("echo", 5, key="~slot/daily/1")
         assert await client.result(first.run_id) == 8
 
     on(check)

@@ -257,3 +257,22 @@ def test_what_a_lab_refuses() -> None:
     within(check)
     with pytest.raises(UsageError, match="not open"):
         _ = Lab(app).store
+
+
+def test_schedules_in_a_lab() -> None:
+    """Asked for, they start runs as time passes: the slots of the clock that the test moves, over a spring night too."""
+    scheduled, seen = App(), list[str]()
+
+    @scheduled.schedule("30 2 * * *", zone="Europe/Berlin")
+    @scheduled.flow
+    async def nightly(ctx: Context) -> None:
+        seen.append(f"{ctx.now():%d %H:%M}")
+
+    async def main() -> None:
+        async with Lab(scheduled, schedules=True, clock=Clock(datetime(2027, 3, 27, 12, tzinfo=UTC))) as lab:
+            await lab.pass_time(days(2))
+        async with Lab(scheduled, clock=Clock(datetime(2027, 3, 27, 12, tzinfo=UTC))) as lab:
+            await lab.pass_time(days(2))
+
+    asyncio.run(main())
+    assert seen == ["28 01:00", "29 00:30"]

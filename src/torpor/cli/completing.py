@@ -59,6 +59,7 @@ def candidates(commands: Iterable[str], app: typer.Typer, words: Sequence[str]) 
         **dict.fromkeys(_RUNS, _runs),
         **dict.fromkeys(_WAITS, _waits),
         "start": _programs,
+        "schedules": _schedules,
     }
     if command not in reads:
         return []
@@ -110,3 +111,7 @@ def _waits(tx: Tx) -> list[str]:
 
 def _programs(tx: Tx) -> list[str]:
     return sorted({row.name for row in tx.programs()})
+
+
+def _schedules(tx: Tx) -> list[str]:
+    return [row.name for row in tx.list_schedules(after="", limit=MOST)]

@@ -44,6 +44,8 @@ class Starting(Connected):
         The same `key` of the same program finds the same run, however often it is said. A lower `priority` number goes
         first. Raises UsageError for an unknown program, UnstorableValue for an input that would not come back.
         """
+        if key is not None and key.startswith("~"):
+            raise UsageError(f"key={key!r}: keys that begin with ~ are torpor's own", hint="any other first letter")
         body, blob = put_aside(values.encode(input, path="input"))
         wanted = runs.Start(program, body, key, tenant, priority, None if at is None else _moment(at), blob)
         done = (await self.store.transact(runs.start, [wanted]))[0]

@@ -20,7 +20,7 @@ from torpor.core.ids import parse_run, parse_wait, run_name
 from torpor.core.lease import Proof
 from torpor.core.run import State
 from torpor.core.wait import WaitKind
-from torpor.engine import follow_ups, leases, runs, waits
+from torpor.engine import follow_ups, leases, runs, schedules, waits
 from torpor.errors import NeedsPerson, NotFound, RunCancelled, RunFailed, UsageError
 from torpor.store import values
 from torpor.store.opening import open_store
@@ -31,6 +31,8 @@ from torpor.testing.crashes import every_crash
 from torpor.testing.mortal import Place, Plan, mortal_tasks
 from torpor.testing.run import Run
 from torpor.testing.worker import LabWorker
+from torpor.worker.enrolling import make_known
+from torpor.worker.lines import logger
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -56,12 +58,14 @@ class Lab:
         store: Store | None = None,
         clock: MovedClock | None = None,
         secrets: Mapping[str, str] | None = None,
+        schedules: bool = False,
         patience_seconds: float = PATIENCE_SECONDS,
         **options: Any,
     ) -> None:
         """`store` needs the `clock` it goes by. `patience_seconds` of real time is how long one step may take at most.
 
-        `secrets` are what `ctx.secret` finds; `options` are `Worker`'s (`concurrency`, `threads`, `lease_seconds`).
+        With `schedules` the app's schedules start runs as the clock is moved. `secrets` are what `ctx.secret` finds;
+        `options` are `Worker`'s (`concurrency`, `threads`, `lease_seconds`).
         Raises UsageError for a store without its clock.
         """
         if store is not None and clock is None:
@@ -76,6 +80,7 @@ class Lab:
         self._store = store
         self._own_store = store is None
         self._patience = patience_seconds
+        self._schedules = schedules
         self._options = {"secret": dict(secrets or {}).get, **options}
         self._worker: LabWorker | None = None
         self._stirred = asyncio.Event()
@@ -91,6 +96,8 @@ class Lab:
         self._listener = self._store.listen(self._hint)
         named = [(flow.name, version, flow.source) for flow in self.app.flows.values() for version in flow.versions]
         await self.store.transact(runs.register, named)
+        if self._schedules:
+            await make_known(self.store, self.app.schedules, logger("lab"))
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -158,7 +165,7 @@ class Lab:
         """Move the clock on from due time to due time, settling at each, as if somebody had waited."""
         end = self.clock.now() + round(seconds_in(duration) * SECOND)
         await self.settle()
-        while (due := await self.store.transact(lambda tx: tx.next_due())) is not None and due <= end:
+        while (due := await self.store.transact(_next_due)) is not None and due <= end:
             self.clock.advance(max(0, due - self.clock.now()) / SECOND)
             await self.settle()
         self.clock.advance((end - self.clock.now()) / SECOND)
@@ -352,12 +359,18 @@ def _name_of(app: App, function: Callable[..., Any]) -> str:
 def sweep(tx: Tx, dead: Mapping[int, Proof]) -> bool:
     """Do what a waker does: timers, messages, dead workers; return whether anything can go on now."""
     waits.fire_timers(tx)
+    if (found := schedules.look(tx).found) is not None:
+        schedules.worked_out(found)(tx)
     waits.deliver(tx)
     follow_ups.settle(tx)
     leases.reap(tx, dead, quiet_until=0)
     tx.drop_workers(list(dead))
     counted = tx.count_runs([State.READY, State.RUNNING], most=1)
     return any(counted.values()) or bool(tx.outbox(limit=1) or tx.follow_ups(limit=1))
+
+
+def _next_due(tx: Tx) -> int | None:
+    return min((due for due in (tx.next_due(), tx.next_slot_due()) if due is not None), default=None)
 
 
 def _going(tx: Tx) -> list[tuple[str, State]]:
