@@ -12,7 +12,18 @@ import pytest
 pytestmark = pytest.mark.alone
 
 TORPOR = str(Path(sys.executable).with_name("torpor"))
-LAZY = ("pydantic", "pydantic_settings", "psycopg", "sqlite3", "fastapi", "pydantic_ai", "rich", "typer", "obstore")
+LAZY = (
+    "cronsim",
+    "pydantic",
+    "pydantic_settings",
+    "psycopg",
+    "sqlite3",
+    "fastapi",
+    "pydantic_ai",
+    "rich",
+    "typer",
+    "obstore",
+)
 PAIRS = 15
 FACE_SECONDS = 0.080
 HELP_SECONDS = 0.200
