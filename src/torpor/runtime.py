@@ -21,7 +21,7 @@ from torpor.waker import Waker
 from torpor.worker.worker import Worker
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Sequence
     from types import ModuleType
 
     from torpor.sdk.app import Flow
@@ -88,13 +88,22 @@ def _load_module(name: str) -> ModuleType:
 class Process:
     """A worker and a waker on one store, in one process."""
 
-    def __init__(self, store: Store, app: App, **options: Any) -> None:
-        """Wire them; nothing runs before `run`. `options` are `Worker`'s."""
+    def __init__(self, store: Store, app: App, *, programs: Sequence[str] = (), **options: Any) -> None:
+        """Wire them; nothing runs before `run`. `options` are `Worker`'s.
+
+        With `programs` only these of the app are served. Raises UsageError for one it has not.
+        """
         if not app.flows:
             message = "the app has no flow"
             raise UsageError(message, hint="@app.flow above an async function")
         self.store = store
-        self.worker = Worker(store, app.flows, **options)
+        missing = [name for name in programs if name not in app.flows]
+        if missing:
+            has = ", ".join(sorted(app.flows))
+            message = f'no program named "{missing[0]}" in the app (it has: {has})'
+            raise UsageError(message)
+        flows = {name: flow for name, flow in app.flows.items() if not programs or name in programs}
+        self.worker = Worker(store, flows, **options)
         self.worker.schedules = app.schedules
         self.waker = Waker(store, lease_seconds=self.worker.lease_seconds)
         self.worker.on_due = self.waker.soon

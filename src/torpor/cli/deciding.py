@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from torpor.cli.options import By, Json, Store, decider, moment_of, store_url, value_of
+from torpor.cli.options import By, Json, Store, deadline_of, decider, moment_of, store_url, value_of
 from torpor.cli.reading import answered, asked
 from torpor.errors import UsageError
 
@@ -31,14 +31,33 @@ def start(  # noqa: PLR0913, PLR0917 - what can be said about a run
     at: Annotated[str | None, typer.Option("--at", help="Not before: 2026-12-24T18:00, or +10m.")] = None,
     tenant: Annotated[str, typer.Option("--tenant", help="Whose run it is: tenants share workers fairly.")] = "default",
     priority: Annotated[int, typer.Option("--priority", help="Lower numbers go first.")] = 0,
+    deadline: Annotated[
+        str | None, typer.Option("--deadline", help="Cancel it then: 2h after its start, or 2026-12-24T18:00.")
+    ] = None,
+    tag: Annotated[str, typer.Option("--tag", help="Only workers with this tag take it.")] = "",
+    line: Annotated[
+        str, typer.Option("--line", help="At most --line-limit runs of this line hold a place; others wait their turn.")
+    ] = "",
+    line_limit: Annotated[int, typer.Option("--line-limit", min=1, help="How many places the line has.")] = 1,
 ) -> None:
     """Start a run. A worker takes it up; none is needed now."""
-    given, moment = value_of(value, "the input"), moment_of(at)
+    given, moment, end = value_of(value, "the input"), moment_of(at), deadline_of(deadline)
 
     def wanted(name: str) -> Any:
         return asked(
             store,
-            lambda client: client.start(name, given, key=key, tenant=tenant, priority=priority, at=moment),
+            lambda client: client.start(
+                name,
+                given,
+                key=key,
+                tenant=tenant,
+                priority=priority,
+                at=moment,
+                deadline=end,
+                tag=tag,
+                line=line,
+                line_limit=line_limit,
+            ),
         )
 
     if app is not None:
@@ -135,9 +154,14 @@ def _interrupt(
     answered({"run": run, "interrupted": new}, lambda _: [said], as_json=as_json)
 
 
-def cancel(run: Run, store: Store = None, as_json: Json = False) -> None:
+def cancel(
+    run: Run,
+    store: Store = None,
+    as_json: Json = False,
+    reason: Annotated[str, typer.Option("--reason", help="Why; it is kept and shown.")] = "",
+) -> None:
     """Ask a run and its descendants to end as cancelled. No new effect and no child starts in it from now on."""
-    state, descendants, more = asked(store, lambda client: client.cancel(run))
+    state, descendants, more = asked(store, lambda client: client.cancel(run, reason=reason))
     some = f"{'more than ' if more else ''}{descendants:,} descendant{'s' if descendants != 1 else ''}"
     soon = f"cancel of {run} is recorded; it is {state.word} and ends soon{f', with {some}' if descendants else ''}"
     said = f"{run} was {state.word} already" if state.final else soon

@@ -111,3 +111,16 @@ def moment_of(text: str | None) -> datetime | None:
         raise UsageError(
             f"--at {text} is no moment", hint="2026-12-24T18:00, 2026-12-24T18:00+01:00, or +10m"
         ) from error
+
+
+def deadline_of(text: str | None) -> datetime | timedelta | None:
+    """Return a deadline: so long after the start (`90s`, `10m`, `2h`, `3d`), or a moment. Raises UsageError."""
+    if text is None:
+        return None
+    after = _AFTER.fullmatch(f"+{text.removeprefix('+')}")
+    if after is not None:
+        return timedelta(**{_UNITS[after[2]]: float(after[1])})
+    try:
+        return datetime.fromisoformat(text).astimezone()
+    except ValueError as error:
+        raise UsageError(f"--deadline {text} is no time", hint="2h, 30m, or 2026-12-24T18:00") from error

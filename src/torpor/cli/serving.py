@@ -32,7 +32,7 @@ async def serve(place: str, url: str, options: dict[str, Any]) -> int:
         driver = Driver(store, app, **{**usual, **given})
         feed = Feed(driver.client, screen, only="-", failures=True)  # counts what was lost
         working = await driver.start(feed)
-        programs = ", ".join(sorted(app.flows))
+        programs = ", ".join(sorted(driver.process.worker.flows))
         screen.say(
             f"{driver.worker_name} works on {programs}   {without_password(url)}   Python {platform.python_version()}"
         )

@@ -8,13 +8,14 @@ from typing import Annotated
 import typer
 
 from torpor.cli.options import By, Json, Store, decider, store_url, value_of
+from torpor.errors import UsageError
 
 File = Annotated[
     str, typer.Argument(metavar="APP.py", help="A file or a module; APP.py:app names one of several Apps.")
 ]
 
 
-def worker(
+def worker(  # noqa: PLR0913, PLR0917 - what a worker can be told
     app: File,
     store: Store = None,
     name: Annotated[str | None, typer.Option("--name", show_default=False, help="For people. [made up]")] = None,
@@ -26,6 +27,13 @@ def worker(
         float | None,
         typer.Option("--lease-seconds", min=1.0, show_default=False, help="A lease's length. [45]"),
     ] = None,
+    tag: Annotated[
+        list[str] | None, typer.Option("--tag", show_default=False, help="Take runs with this tag, too. Repeatable.")
+    ] = None,
+    only_tags: Annotated[bool, typer.Option("--only-tags", help="Take no runs without one of these tags.")] = False,
+    program: Annotated[
+        list[str] | None, typer.Option("--program", show_default=False, help="Only this program. Repeatable. [all]")
+    ] = None,
 ) -> None:
     """Work on an app's runs until told to stop.
 
@@ -35,7 +43,19 @@ def worker(
 
     from torpor.cli.serving import serve
 
-    options = {"name": name, "concurrency": concurrency, "lease_seconds": lease_seconds, "until_idle": until_idle}
+    if only_tags and not tag:
+        raise UsageError(
+            "--only-tags without --tag would take nothing", hint="torpor worker APP.py --tag gpu --only-tags"
+        )
+    options = {
+        "name": name,
+        "concurrency": concurrency,
+        "lease_seconds": lease_seconds,
+        "until_idle": until_idle,
+        "tags": tag or (),
+        "only_tags": only_tags,
+        "programs": program or (),
+    }
     code = asyncio.run(serve(app, store_url(store), options))
     if code:
         raise typer.Exit(code)

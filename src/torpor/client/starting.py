@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torpor.client.connected import Connected
-from torpor.clock import as_micros
+from torpor.clock import as_micros, micros
 from torpor.engine import runs
 from torpor.engine.decisions import find_run
 from torpor.engine.large import put_aside
@@ -29,7 +30,7 @@ class Started(NamedTuple):
 class Starting(Connected):
     """Start and cancel."""
 
-    async def start(
+    async def start(  # noqa: PLR0913 - what can be said about a run
         self,
         program: str,
         input: Any = None,  # noqa: A002 - the word that authors use
@@ -38,33 +39,45 @@ class Starting(Connected):
         tenant: str = "default",
         priority: int = 0,
         at: datetime | None = None,
+        deadline: datetime | timedelta | None = None,
+        tag: str = "",
+        line: str = "",
+        line_limit: int = 1,
     ) -> Started:
         """Start a run of a program that a worker has made known; with `at` (an aware datetime) not before then.
 
         The same `key` of the same program finds the same run, however often it is said. A lower `priority` number goes
-        first. Raises UsageError for an unknown program, UnstorableValue for an input that would not come back.
+        first. It is cancelled at its `deadline`, a moment or so long after its start. Only workers with its `tag` take
+        it. Of the runs of a `line` at most `line_limit` hold a place at once, the others wait their turn; the limit that
+        was said last holds. Raises UsageError for an unknown program, UnstorableValue for an input that would not come back.
         """
         if key is not None and key.startswith("~"):
             raise UsageError(f"key={key!r}: keys that begin with ~ are torpor's own", hint="any other first letter")
         body, blob = put_aside(values.encode(input, path="input"))
-        wanted = runs.Start(program, body, key, tenant, priority, None if at is None else _moment(at), blob)
+        wanted = runs.Start(
+            program, body, key, tenant, priority, None if at is None else _moment(at, "at"), blob, tag, line, line_limit
+        )
+        if isinstance(deadline, timedelta):
+            wanted = wanted._replace(deadline_micros=micros(deadline.total_seconds()))
+        elif deadline is not None:
+            wanted = wanted._replace(deadline_at=_moment(deadline, "deadline"))
         done = (await self.store.transact(runs.start, [wanted]))[0]
         return Started(done.name, done.created)
 
-    async def cancel(self, run: str) -> Cancelled:
+    async def cancel(self, run: str, *, reason: str = "") -> Cancelled:
         """Ask a run and its descendants to end as cancelled, the independent ones excepted; acknowledged means durable.
 
-        Returns its state now, and how many descendants are being cancelled with it (G12).
+        The first `reason` is kept and shown. Returns its state now, and how many descendants are being cancelled with it (G12).
         """
-        return await self.store.transact(_cancel, run)
+        return await self.store.transact(_cancel, run, reason)
 
 
-def _moment(at: datetime) -> int:
+def _moment(at: datetime, what: str) -> int:
     try:
         return as_micros(at)
     except ValueError as error:
-        raise UsageError(f"at={at!r} has no time zone", hint="datetime(..., tzinfo=UTC)") from error
+        raise UsageError(f"{what}={at!r} has no time zone", hint="datetime(..., tzinfo=UTC)") from error
 
 
-def _cancel(tx: Tx, run: str) -> Cancelled:
-    return runs.cancel(tx, find_run(tx, run)[0].id)
+def _cancel(tx: Tx, run: str, reason: str) -> Cancelled:
+    return runs.cancel(tx, find_run(tx, run)[0].id, reason)

@@ -44,6 +44,10 @@ class Flag(IntFlag):
     """Its parent must be told of its end."""
     INDEPENDENT = 64
     """A child that goes on whatever becomes of its parent."""
+    UNDOING = 128
+    """It was cancelled and waits inside its compensations: what wakes it counts as if it were not cancelled."""
+    QUEUED = 256
+    """It waits for a place in its line, and nothing else wakes it but a cancel."""
 
 
 LASTING = Flag.CANCEL | Flag.FAMILY | Flag.LINE | Flag.CHILD | Flag.INDEPENDENT
@@ -72,10 +76,11 @@ def may_follow(before: State, after: State) -> bool:
     return after in FOLLOWS[before]
 
 
-def parked_as(*, inbox: int, seen: int, cancel: bool) -> State:
+def parked_as(*, inbox: int, seen: int, cancel: bool, undoing: bool = False) -> State:
     """Return the state of a run that is put away.
 
     Agreement lives on the run's row: whatever wakes a run counts `inbox` up, whoever parks it says how far it has
-    `seen`. If more came than was seen, or cancel was asked, the code could go on: `ready`, not `waiting` (G7, G12).
+    `seen`. If more came than was seen, or cancel was asked, the code could go on: `ready`, not `waiting` (G7, G12). A run
+    that waits inside its compensations knows of its cancel.
     """
-    return State.READY if inbox > seen or cancel else State.WAITING
+    return State.READY if inbox > seen or (cancel and not undoing) else State.WAITING

@@ -8,6 +8,7 @@ everything here may be done twice: a cancelled run stays cancelled, an end has a
   it has children: the cascade goes down one generation at a time. No new child can appear meanwhile, because a child is
   started under its parent's lock, and refused once cancel was asked or the parent ended (`engine.family`).
 * A child that ended is told to its parent.
+* The place in a line that it held, or waited for, is free for others.
 
 A note is written and removed only under its run's lock: otherwise an end that is noted while the note of an earlier
 cancel is being worked off would be lost with it. All runs of one transaction are locked at once, in order of number.
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING
 from torpor.core.family import done_name, members_of
 from torpor.core.run import Flag, State
 from torpor.core.wait import WaitKind
-from torpor.engine import runs
+from torpor.engine import lines, runs
 from torpor.engine.large import name_by
 from torpor.engine.sweeps import Swept
 from torpor.store.rows import FollowUp, Kept, NewSignal, RunChange
@@ -47,6 +48,8 @@ def settle(tx: Tx, *, limit: int = SWEEP) -> Swept:
     touched = {*(note.run_id for note in notes), *parents, *(child for _, child in children)}
     locked = tx.get_runs(sorted(touched), lock=True)
     tell(tx, [locked[n.run_id] for n in notes if n.run_id in locked], locked)
+    noted = [locked[n.run_id] for n in notes if n.run_id in locked]
+    lines.leave(tx, [run for run in noted if run.state.final and Flag.LINE in run.flags])
     cancelled = runs.cancel_locked(tx, [locked[child] for _, child in children if _falls(child, locked)])
     moved, over = _places(notes, children, full=len(children) >= limit)
     tx.move_follow_ups(moved)

@@ -8,17 +8,20 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from torpor.core.ids import run_name
 from torpor.core.run import Flag, State
+from torpor.engine import lines
 from torpor.errors import Conflict, NotFound, UsageError
 from torpor.store.rows import FollowUp, NewRun, RunChange
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from torpor.core.commit import Blob
     from torpor.store.protocol import Tx
     from torpor.store.rows import ProgramRow, RunRow
 
 _KEY_LETTERS = 500
+_TAG_LETTERS = 100
+_PRIORITIES = 1 << 15
 COUNTED = 1000
 """At most so many descendants are counted for whoever cancels."""
 
@@ -33,6 +36,14 @@ class Start(NamedTuple):
     priority: int = 0
     due_at: int | None = None
     blob: Blob | None = None
+    tag: str = ""
+    """Only workers with this tag take it; empty: all that serve its program."""
+    line: str = ""
+    line_limit: int = 1
+    """At most so many runs of a line hold a place at once (`engine.lines`)."""
+    deadline_at: int | None = None
+    deadline_micros: int | None = None
+    """Cancelled then, unless it ended: a moment, or so long after its start."""
 
 
 class Started(NamedTuple):
@@ -52,14 +63,20 @@ def start(tx: Tx, wanted: Sequence[Start]) -> list[Started]:
     numbers = dict(zip(tenants, tx.intern_tenants(tenants), strict=True))
     for one in wanted:
         _check(one, known)
+    programs = _tagged(tx, wanted, known)
     rows = [
-        NewRun(known[one.program].id, numbers[one.tenant], one.body, one.priority, None, one.due_at) for one in wanted
+        NewRun(programs[one.program, one.tag], numbers[one.tenant], one.body, one.priority, None, one.due_at)
+        for one in wanted
     ]
     ids = tx.insert_runs(rows)
     blobs = [(run_id, one.blob) for run_id, one in zip(ids, wanted, strict=True) if one.blob is not None]
     if blobs:
         tx.put_blobs(blobs)
     bound = _bind_keys(tx, wanted, ids)
+    new = [
+        (run_id, one) for n, (run_id, one) in enumerate(zip(ids, wanted, strict=True)) if bound.get(n, run_id) == run_id
+    ]
+    _arrange(tx, new)
     tx.hint("ready")
     return [
         Started(bound.get(n, run_id), run_name(one.program, bound.get(n, run_id)), bound.get(n, run_id) == run_id)
@@ -67,11 +84,52 @@ def start(tx: Tx, wanted: Sequence[Start]) -> list[Started]:
     ]
 
 
+def _tagged(tx: Tx, wanted: Sequence[Start], known: Mapping[str, ProgramRow]) -> dict[tuple[str, str], int]:
+    """Return the number of each (program, tag): that of the newest version, written if the tag is new."""
+    numbers = {(one.program, ""): known[one.program].id for one in wanted}
+    for name, tag in sorted({(one.program, one.tag) for one in wanted if one.tag}):
+        row = known[name]
+        numbers[name, tag] = tx.intern_programs([(name, row.version, row.source)], tag=tag)[0]
+    return numbers
+
+
+def _arrange(tx: Tx, new: Sequence[tuple[int, Start]]) -> None:
+    """Write what only some runs have: a place in a line, a deadline."""
+    entering = [
+        lines.Entering(run_id, one.priority, one.line, one.line_limit, one.due_at is not None)
+        for run_id, one in new
+        if one.line
+    ]
+    lines.enter(tx, entering)
+    late = [(run_id, _deadline(tx, one)) for run_id, one in new]
+    deadlines = [(run_id, due_at) for run_id, due_at in late if due_at is not None]
+    if deadlines:
+        tx.put_deadlines(deadlines)
+        tx.hint("deadlines")
+
+
+def _deadline(tx: Tx, one: Start) -> int | None:
+    after = None if one.deadline_micros is None else max(tx.now(), one.due_at or 0) + one.deadline_micros
+    deadline = one.deadline_at if one.deadline_at is not None else after
+    if deadline is not None and deadline <= max(tx.now(), (one.due_at or 0)):
+        message = "the deadline is not after the run's start"
+        raise UsageError(message, hint="nothing was started; give a later deadline, or none")
+    return deadline
+
+
 def _check(one: Start, known: dict[str, ProgramRow]) -> None:
     if one.program not in known:
         has = ", ".join(sorted(known)) or "none yet"
         message = f'no program named "{one.program}" (the store has: {has})'
         raise UsageError(message, hint="torpor dev APP.py makes its programs known; or start with --app APP.py")
+    if one.line:
+        lines.check(one.line, one.line_limit)
+    if len(one.tag) > _TAG_LETTERS or "\0" in one.tag:
+        message = f"a tag has up to {_TAG_LETTERS} letters without U+0000, not {one.tag!r}"
+        raise UsageError(message)
+    if not -_PRIORITIES <= one.priority < _PRIORITIES:
+        message = f"priority {one.priority} is not between -{_PRIORITIES:,} and {_PRIORITIES - 1:,}"
+        raise UsageError(message, hint="a lower number goes first; 0 is usual")
     if one.key is not None and not 0 < len(one.key) <= _KEY_LETTERS:
         message = f"a run key has 1 to {_KEY_LETTERS} letters, this one has {len(one.key)}"
         raise UsageError(message)
@@ -96,27 +154,30 @@ def _key_digest(program: str, key: str) -> bytes:
 
 
 def newest(programs: Sequence[ProgramRow]) -> dict[str, ProgramRow]:
-    """Return the newest version of each program, by name."""
+    """Return the newest version of each program, by name: the row without a tag if there is one."""
     found: dict[str, ProgramRow] = {}
     for row in programs:
-        if row.name not in found or row.version > found[row.name].version:
+        before = found.get(row.name)
+        if before is None or (row.version, not row.tag) > (before.version, not before.tag):
             found[row.name] = row
     return found
 
 
-def register(tx: Tx, programs: Sequence[tuple[str, int, str]], *, alive: frozenset[int] = frozenset()) -> list[int]:
-    """Make (name, version, source) known and return their numbers. `alive` are the workers that live now.
+def register(
+    tx: Tx, programs: Sequence[tuple[str, int, str]], *, alive: frozenset[int] = frozenset(), tag: str = ""
+) -> list[int]:
+    """Make (name, version, source) known under a tag and return their numbers. `alive` are the workers that live now.
 
     Raises Conflict if one of them serves the same name from other code: two apps, one name.
     """
-    known = {(row.name, row.version): row for row in tx.programs()}
+    known = {(row.name, row.version): row for row in tx.programs() if row.tag == tag}
     served = {number for row in tx.workers() if row.id in alive for number in json.loads(row.programs)}
     for name, version, source in programs:
         before = known.get((name, version))
         if before is not None and before.source != source and before.id in served:
             message = f'two apps have a program named "{name}": {before.source} is being served, this one is {source}'
             raise Conflict(message, hint="rename one of them, or use a store of its own (--store)")
-    return tx.intern_programs(programs)
+    return tx.intern_programs(programs, tag=tag)
 
 
 class Cancelled(NamedTuple):
@@ -130,8 +191,10 @@ class Cancelled(NamedTuple):
     more: bool = False
 
 
-def cancel(tx: Tx, run_id: int) -> Cancelled:
+def cancel(tx: Tx, run_id: int, reason: str = "") -> Cancelled:
     """Ask a run to end as cancelled, and its descendants with it. Acknowledged means durable (G12).
+
+    The first `reason` that was given is kept and shown.
 
     A waiting run is made ready, also one that waits for attention: its executor writes the end. Its descendants are
     reached by follow-ups (`engine.follow_ups`), the independent ones and theirs excepted.
@@ -142,6 +205,8 @@ def cancel(tx: Tx, run_id: int) -> Cancelled:
         raise NotFound(message, hint="torpor ps lists them")
     if run.state.final:
         return Cancelled(run.state)
+    if reason:
+        tx.put_cancels([(run_id, reason)])
     cancel_locked(tx, [run])
     descendants = _descendants(tx, run) if Flag.FAMILY in run.flags else 0
     state = State.READY if run.state is State.WAITING else run.state

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from torpor.core.run import State
+from torpor.core.run import Flag, State
 from torpor.core.wait import WaitKind, may_fire
-from torpor.engine import family
+from torpor.engine import family, lines
 from torpor.engine.large import name_by
 from torpor.engine.sweeps import Swept
 from torpor.errors import Conflict, NotFound, UsageError
@@ -96,8 +96,12 @@ def _fire(tx: Tx, ids: Sequence[int]) -> int:
     now = tx.now()
     runs = tx.get_runs(sorted(ids), lock=True, skip_locked=True)
     due = [run for run in runs.values() if may_fire(run.due_at, now=now, waiting=run.state is State.WAITING)]
-    if due:
-        tx.change_runs([RunChange(run.id, state=State.READY, due_at=run.due_at) for run in due])
+    later = [run for run in due if Flag.LINE in run.flags and run.epoch == 0]  # its moment came, not its turn yet
+    if later:
+        lines.arrive(tx, later)
+    ready = [run for run in due if not (Flag.LINE in run.flags and run.epoch == 0)]
+    if ready:
+        tx.change_runs([RunChange(run.id, state=State.READY, due_at=run.due_at) for run in ready])
         tx.hint("ready")
     return len(due)
 

@@ -10,10 +10,12 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from torpor.store.verbs.cancels import CancelVerbs
 from torpor.store.verbs.families import FamilyVerbs
 from torpor.store.verbs.hot import CommitVerbs, HotVerbs
 from torpor.store.verbs.journal import JournalVerbs
 from torpor.store.verbs.leases import LeaseVerbs
+from torpor.store.verbs.lines import LineVerbs
 from torpor.store.verbs.runs import RunVerbs
 from torpor.store.verbs.schedules import ScheduleVerbs
 from torpor.store.verbs.waits import WaitVerbs
@@ -49,6 +51,8 @@ class Tx(
     WaitVerbs,
     LeaseVerbs,
     FamilyVerbs,
+    LineVerbs,
+    CancelVerbs,
     ScheduleVerbs,
     WholeVerbs,
     Protocol,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class ProgramRow(NamedTuple):
-    """A program as one store knows it: a name *and* version, numbered, so that a run carries one small number.
+    """A program as one store knows it: a name, a version *and* a tag, numbered, so that a run carries one small number.
 
     `source` says where its code was registered from, `module:qualname`.
     """
@@ -31,6 +31,44 @@ class ProgramRow(NamedTuple):
     name: str
     version: int
     source: str
+    tag: str = ""
+
+
+class LineRow(NamedTuple):
+    """A line: at most `places` of its runs hold a place; `held` do, and `queued` says whether others wait."""
+
+    id: int
+    name: str
+    places: int
+    held: int
+    queued: bool
+
+
+class PlaceRow(NamedTuple):
+    """Where a run stands in its line: `held` is 0 while it waits, 1 with a place, 2 before it is due."""
+
+    run_id: int
+    line: int
+    prio: int
+    held: int
+
+
+class InLine(NamedTuple):
+    """What people see of a run in a line: `ahead` runs hold a place or come before it."""
+
+    line: str
+    places: int
+    held: bool
+    ahead: int
+
+
+class CompensationRow(NamedTuple):
+    """What is to be done if a run is cancelled: registered by entry `n`, taken back by `ref`."""
+
+    run_id: int
+    n: int
+    ref: str
+    body: bytes
 
 
 class NewRun(NamedTuple):

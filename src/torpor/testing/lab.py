@@ -20,7 +20,7 @@ from torpor.core.ids import parse_run, parse_wait, run_name
 from torpor.core.lease import Proof
 from torpor.core.run import State
 from torpor.core.wait import WaitKind
-from torpor.engine import follow_ups, leases, runs, schedules, waits
+from torpor.engine import deadlines, follow_ups, leases, lines, runs, schedules, waits
 from torpor.errors import NeedsPerson, NotFound, RunCancelled, RunFailed, UsageError
 from torpor.store import values
 from torpor.store.opening import open_store
@@ -363,14 +363,16 @@ def sweep(tx: Tx, dead: Mapping[int, Proof]) -> bool:
         schedules.worked_out(found)(tx)
     waits.deliver(tx)
     follow_ups.settle(tx)
+    deadlines.cancel_late(tx)
+    lines.admit(tx)
     leases.reap(tx, dead, quiet_until=0)
     tx.drop_workers(list(dead))
     counted = tx.count_runs([State.READY, State.RUNNING], most=1)
-    return any(counted.values()) or bool(tx.outbox(limit=1) or tx.follow_ups(limit=1))
+    return any(counted.values()) or bool(tx.outbox(limit=1) or tx.follow_ups(limit=1) or tx.stirred_lines(limit=1))
 
 
 def _next_due(tx: Tx) -> int | None:
-    return min((due for due in (tx.next_due(), tx.next_slot_due()) if due is not None), default=None)
+    return min((due for due in (tx.next_due(), tx.next_slot_due(), tx.next_deadline()) if due is not None), default=None)
 
 
 def _going(tx: Tx) -> list[tuple[str, State]]:

@@ -50,7 +50,7 @@ def checkpoint(executor: Executor, state: Any, turn: int) -> Last:
         proposal.taken = [*proposal.taken, *interrupts]
         _end_waits(executor, proposal)
         if executor.version != executor.flow.version:
-            proposal.program = executor.worker.program_number(executor.flow)
+            proposal.program = executor.worker.program_number(executor.run.program)
 
     return last
 

@@ -4,20 +4,38 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from torpor.engine import schedules
+from torpor.engine import runs, schedules
 from torpor.errors import UsageError
 from torpor.store import values
 from torpor.store.life import host_identity
 from torpor.store.rows import NewWorker
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from torpor.sdk.app import Flow
     from torpor.sdk.schedules import Schedule
     from torpor.store.protocol import Store, Tx
+
+
+class Served(NamedTuple):
+    """What a worker takes: a flow, a version of its states, and the tag its runs were started with, or none."""
+
+    flow: Flow
+    version: int
+    tag: str
+
+
+def serve(tx: Tx, flows: Mapping[str, Flow], tags: Sequence[str], alive: frozenset[int]) -> dict[int, Served]:
+    """Make an app's programs known under each tag; return what their numbers stand for. Raises Conflict (`runs.register`)."""
+    found: dict[int, Served] = {}
+    for tag in tags:
+        served = [Served(flow, version, tag) for flow in flows.values() for version in flow.versions]
+        named = [(one.flow.name, one.version, one.flow.source) for one in served]
+        found.update(zip(runs.register(tx, named, alive=alive, tag=tag), served, strict=True))
+    return found
 
 
 def enrol(tx: Tx, name: str, life: str, numbers: list[int]) -> tuple[int, int]:

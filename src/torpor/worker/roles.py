@@ -280,8 +280,8 @@ class Worker(Protocol):
     def now(self) -> int:
         """Return the store's time, as far as it is known to have come."""
 
-    def program_number(self, flow: Flow) -> int:
-        """Return the store's number of a flow's present version."""
+    def program_number(self, program: int) -> int:
+        """Return the number of the present version of a program that is served, under the same tag."""
 
     def saw_time(self, at: int) -> None:
         """Take note of the store's time, just read."""

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING
 from torpor import clock, rouse
 from torpor.core.lease import LEASE_SECONDS, Proof
 from torpor.core.run import State
-from torpor.engine import leases, runs
+from torpor.engine import leases
 from torpor.errors import StoreError, StoreUnavailable
 from torpor.worker.blocked import LoopWatch
 from torpor.worker.bodies import Secrets
 from torpor.worker.calls import Calls
 from torpor.worker.committer import Committer
-from torpor.worker.enrolling import enrol, make_known
+from torpor.worker.enrolling import enrol, make_known, serve
 from torpor.worker.executor import Executor
 from torpor.worker.gate import Gate
 from torpor.worker.lines import logger
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from torpor.store.protocol import LifeLock, Listener, Store
     from torpor.store.rows import WorkerRow
     from torpor.worker import roles
+    from torpor.worker.enrolling import Served
 
 TICK_SECONDS = 1.0
 CLAIM_AT_ONCE = 200
@@ -66,9 +67,14 @@ class Worker:
         threads: int = THREADS,
         drain_seconds: float = DRAIN_SECONDS,
         until_idle: bool = False,
+        tags: Sequence[str] = (),
+        only_tags: bool = False,
         secret: Callable[[str], str | None] = lambda name: os.environ.get(f"TORPOR_SECRET_{name.upper()}"),
     ) -> None:
-        """Take nothing yet. `concurrency` runs at once; plain functions run in `threads`."""
+        """Take nothing yet. `concurrency` runs at once; plain functions run in `threads`.
+
+        Runs that were started with a tag are taken only if it is among `tags`, runs without one unless `only_tags`.
+        """
         self.store = store
         self.flows = dict(flows)
         self.schedules: Mapping[str, tuple[Flow, Schedule]] = {}
@@ -93,7 +99,8 @@ class Worker:
         """Told when a run is taken up, put away or lost: for `torpor dev` and the demo."""
         self.ready = asyncio.Event()
         """Set once the worker is known to the store and claims."""
-        self._numbers: dict[int, tuple[Flow, int]] = {}
+        self._tags = [*dict.fromkeys(tags)] if only_tags else ["", *dict.fromkeys(tags)]
+        self._served: dict[int, Served] = {}
         self._wake = asyncio.Event()
         self._stopping = False
         self._tenant = 0
@@ -132,12 +139,9 @@ class Worker:
         self.outside = Outside(self)
         self._news = News(self.store, self.loop, self.executors, self.outside.spawn)
         alive = await asyncio.to_thread(self._alive)
-        flows = [(flow, version) for flow in self.flows.values() for version in flow.versions]
-        named = [(flow.name, version, flow.source) for flow, version in flows]
-        numbers = await self.store.transact(runs.register, named, alive=alive)
-        self._numbers = dict(zip(numbers, flows, strict=True))
+        self._served = await self.store.transact(serve, self.flows, self._tags, alive)
         await make_known(self.store, self.schedules, self.log)
-        self.number, now = await self.store.transact(enrol, self.name, self.life.name, numbers)
+        self.number, now = await self.store.transact(enrol, self.name, self.life.name, list(self._served))
         self.saw_time(now)
         listener: Listener = self.store.listen(self._hint)
         watch, seconds = LoopWatch(self.executors.values), self.lease_seconds
@@ -205,14 +209,14 @@ class Worker:
         micros = clock.micros(self.lease_seconds)
         try:
             claimed, blobs = await self.store.transact(
-                leases.claim, self.number, list(self._numbers), free, entropy.randbits(62), self._tenant, micros
+                leases.claim, self.number, list(self._served), free, entropy.randbits(62), self._tenant, micros
             )
         except StoreUnavailable as error:
             self.log.warning("cannot claim", error=error.message)
             return 0
         for one in claimed:
-            flow, version = self._numbers[one.run.program]
-            executor = Executor(self, one, flow, version, blobs)
+            served = self._served[one.run.program]
+            executor = Executor(self, one, served.flow, served.version, blobs)
             self.executors[one.run.id] = executor
             self._tenant = one.run.tenant
             self.on_event("awake", executor, State.RUNNING)
@@ -340,9 +344,11 @@ class Worker:
         if at != self._time[0]:
             self._time = (at, clock.monotonic())
 
-    def program_number(self, flow: Flow) -> int:
-        """Return the store's number of a flow's present version."""
-        return next(n for n, (one, version) in self._numbers.items() if one is flow and version == flow.version)
+    def program_number(self, program: int) -> int:
+        """Return the number of the present version of a program that is served, under the same tag."""
+        old = self._served[program]
+        present = old._replace(version=old.flow.version)
+        return next(number for number, served in self._served.items() if served == present)
 
 
 def _nobody(*_news: object) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torpor.core.ids import run_name, wait_name
 from torpor.core.lease import LEASE_SECONDS
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from torpor.core.journal import Stored
     from torpor.core.lease import Lease
     from torpor.store.protocol import Tx
-    from torpor.store.rows import ProgramRow, RunRow, StateRow, WaitRow, WorkerRow
+    from torpor.store.rows import InLine, ProgramRow, RunRow, StateRow, WaitRow, WorkerRow
 
 MOST = 200
 """No list is longer."""
@@ -80,6 +80,8 @@ class RunLine:
     waits: list[WaitLine] = field(default_factory=list)
     hint: str = ""
     """What to do about a run that failed or that nobody can take up, if it is known."""
+    deadline_at: int | None = None
+    """When it is cancelled unless it ended before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,11 +166,31 @@ def run_lines(tx: Tx, runs: Sequence[RunRow], *, gone: frozenset[int] = frozense
         tx.states(ids) if ids else {},
         heads,
         tx.now(),
+        _extras(tx, runs),
     )
     ends = {(run.id, run.head) for run in runs if run.state is State.FAILED}
     named = named_blobs(entry.body for place, entry in reading.entries.items() if place in ends)
     reading.packed = tx.get_blobs(named) if named else {}
     return [reading.line(run) for run in runs]
+
+
+class _Extras(NamedTuple):
+    """What only some runs have: a place in a line, a deadline, a reason why they are cancelled."""
+
+    lines: dict[int, InLine]
+    deadlines: dict[int, int]
+    cancels: dict[int, str]
+
+
+def _extras(tx: Tx, runs: Sequence[RunRow]) -> _Extras:
+    queued = [run.id for run in runs if Flag.QUEUED in run.flags and run.state is State.WAITING]
+    cancelled = [run.id for run in runs if Flag.CANCEL in run.flags]
+    going = [run.id for run in runs if not run.state.final]
+    return _Extras(
+        tx.in_line(queued, most=COUNTED) if queued else {},
+        tx.deadlines(going) if going else {},
+        tx.cancels(cancelled) if cancelled else {},
+    )
 
 
 @dataclass(slots=True)
@@ -184,6 +206,7 @@ class _Reading:
     states: dict[int, StateRow]
     heads: dict[int, int]
     now: int
+    extras: _Extras
     packed: dict[bytes, bytes] = field(default_factory=dict)
 
     def line(self, run: RunRow) -> RunLine:
@@ -218,6 +241,7 @@ class _Reading:
             cancelling,
             [self.wait_line(w) for w in open_waits],
             hint,
+            self.extras.deadlines.get(run.id),
         )
 
     def wait_line(self, wait: WaitRow) -> WaitLine:
@@ -259,9 +283,13 @@ class _Reading:
             body = legible(entry.body, self.packed) if entry is not None and entry.body else b""
             return (failure(body), advice(body)) if body else ("", "")
         if run.state is not State.WAITING:
-            return "", ""
+            return self.extras.cancels.get(run.id, ""), ""
         unserved, hint = self._unserved(run)
         starts_later = run.epoch == 0 and not open_waits
+        queued = self.extras.lines.get(run.id)
+        if queued is not None:
+            why = f"behind {queued.ahead:,} other{'s' if queued.ahead != 1 else ''} for {queued.line}"
+            return ", but ".join(part for part in (why, unserved) if part), hint
         why = (
             "starts later" if starts_later else " or ".join(self.wait_line(wait).title for wait in people or open_waits)
         )

@@ -103,8 +103,8 @@ locked AS MATERIALIZED (SELECT a.* FROM asked a JOIN leases l ON {_FENCED}
 passed AS (DELETE FROM leases l USING locked WHERE l.run_id = locked.run_id RETURNING locked.*),
 added AS ({_ENTRIES}),
 put_away AS (UPDATE runs r SET head = p.head + p.n, seen = p.seen, stalls = 0, flags = (r.flags & {int(LASTING)}) | p.flags,
-    state = CASE WHEN p.after <> 2 THEN p.after WHEN r.inbox > p.seen OR r.flags & 1 = 1 THEN 1 ELSE 2 END,
-    due_at = CASE WHEN p.after <> 2 OR r.inbox > p.seen OR r.flags & 1 = 1 THEN now ELSE p.due_at END
+    state = CASE WHEN p.after <> 2 THEN p.after WHEN r.inbox > p.seen OR r.flags & 1 > (p.flags & 128) THEN 1 ELSE 2 END,
+    due_at = CASE WHEN p.after <> 2 OR r.inbox > p.seen OR r.flags & 1 > (p.flags & 128) THEN now ELSE p.due_at END
     FROM passed p, moment WHERE r.id = p.run_id RETURNING r.id, r.state, r.flags)
 SELECT id, state, flags, now FROM put_away, moment"""
 FENCE_ORDER = """WITH runs_locked AS MATERIALIZED (

@@ -18,10 +18,11 @@ if TYPE_CHECKING:
     from torpor.store.rows import Append, Claim, Claimed, Leave, NewRun, RunChange, RunFilter, RunRow
 
 _LATEST = 2**63 - 1
-_INTERN_PROGRAMS = """INSERT INTO programs (name, version, source)
-    SELECT DISTINCT ON (name, version) * FROM unnest(%(names)s::text[], %(versions)s::int[], %(sources)s::text[])
+_INTERN_PROGRAMS = """INSERT INTO programs (name, version, source, tag)
+    SELECT DISTINCT ON (name, version) *, %(tag)s::text
+    FROM unnest(%(names)s::text[], %(versions)s::int[], %(sources)s::text[])
     AS p(name, version, source) ORDER BY name, version
-    ON CONFLICT (name, version) DO UPDATE SET source = excluded.source WHERE programs.source <> excluded.source"""
+    ON CONFLICT (name, version, tag) DO UPDATE SET source = excluded.source WHERE programs.source <> excluded.source"""
 _INTERN_TENANTS = """INSERT INTO tenants (name) SELECT DISTINCT name FROM unnest(%(names)s::text[]) AS t(name)
     WHERE NOT EXISTS (SELECT 1 FROM tenants k WHERE k.name = t.name) ORDER BY name ON CONFLICT DO NOTHING"""
 _INSERT_RUNS = f"""WITH {hot.MOMENT},
@@ -58,17 +59,21 @@ _CHANGE = """UPDATE runs r SET state = coalesce(c.state, r.state), due_at = coal
 class RunVerbs(Begun):
     """Programs, tenants, runs, and how a run is taken, moved on and put away."""
 
-    def intern_programs(self, programs: Sequence[tuple[str, int, str]]) -> list[int]:
+    def intern_programs(self, programs: Sequence[tuple[str, int, str]], *, tag: str = "") -> list[int]:
         """Return the numbers of programs, writing new ones."""
         names, versions, sources = [p[0] for p in programs], [p[1] for p in programs], [p[2] for p in programs]
-        texts.check((*names, *sources), "a program's name or source")
-        self._tell(_INTERN_PROGRAMS, names=TextArray(names), versions=longs(versions), sources=TextArray(sources))
-        known = {(row.name, row.version): row.id for row in self.programs()}
+        texts.check((*names, *sources, tag), "a program's name or source")
+        self._tell(
+            _INTERN_PROGRAMS, names=TextArray(names), versions=longs(versions), sources=TextArray(sources), tag=tag
+        )
+        known = {(row.name, row.version): row.id for row in self.programs() if row.tag == tag}
         return [known[name, version] for name, version, _ in programs]
 
     def programs(self) -> list[ProgramRow]:
         """Return all programs."""
-        return [ProgramRow(*row) for row in self._ask("SELECT id, name, version, source FROM programs ORDER BY id")]
+        return [
+            ProgramRow(*row) for row in self._ask("SELECT id, name, version, source, tag FROM programs ORDER BY id")
+        ]
 
     def intern_tenants(self, names: Sequence[str]) -> list[int]:
         """Return the numbers of tenants, writing new ones."""

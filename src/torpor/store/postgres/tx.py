@@ -8,6 +8,7 @@ from torpor.store.postgres.families import FamilyVerbs
 from torpor.store.postgres.journal import JournalVerbs
 from torpor.store.postgres.leases import LeaseVerbs
 from torpor.store.postgres.lending import Lent, lent
+from torpor.store.postgres.lines import LineVerbs
 from torpor.store.postgres.listener import channel_of
 from torpor.store.postgres.runs import RunVerbs
 from torpor.store.postgres.schedules import ScheduleVerbs
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from torpor.store.postgres.exchange import Exchange
 
 
-class PostgresTx(RunVerbs, JournalVerbs, WaitVerbs, LeaseVerbs, FamilyVerbs, ScheduleVerbs):
+class PostgresTx(RunVerbs, JournalVerbs, WaitVerbs, LeaseVerbs, FamilyVerbs, LineVerbs, ScheduleVerbs):
     """One transaction."""
 
     def __init__(self, exchange: Exchange, schema: str, errands: Errands | None = None) -> None:

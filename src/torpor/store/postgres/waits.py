@@ -44,8 +44,8 @@ fresh AS MATERIALIZED (SELECT l.*, l.inbox + (row_number() OVER (PARTITION BY ru
 kept AS (INSERT INTO inbox (run_id, at, seq, name, key, sender, body)
     SELECT run_id, now, seq, name, key, sender, body FROM fresh, moment
     ON CONFLICT (run_id, key) WHERE key IS NOT NULL DO NOTHING RETURNING run_id, seq),
-woken AS (UPDATE runs r SET inbox = g.inbox, due_at = CASE WHEN r.state = 2 AND %(wake)s = 1 THEN now ELSE r.due_at END,
-    state = CASE WHEN r.state = 2 AND %(wake)s = 1 THEN 1 ELSE r.state END
+woken AS (UPDATE runs r SET inbox = g.inbox, due_at = CASE WHEN r.state = 2 AND %(wake)s = 1 AND r.flags & 256 = 0
+    THEN now ELSE r.due_at END, state = CASE WHEN r.state = 2 AND %(wake)s = 1 AND r.flags & 256 = 0 THEN 1 ELSE r.state END
     FROM (SELECT run_id, max(seq) AS inbox FROM kept GROUP BY run_id) g, moment WHERE r.id = g.run_id)
 SELECT l.n, l.state, (EXISTS (SELECT 1 FROM fresh f WHERE f.n = l.n AND (f.run_id, f.seq) IN (SELECT run_id, seq FROM kept)))
     , now FROM locked l, moment"""

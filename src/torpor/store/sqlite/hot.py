@@ -42,8 +42,8 @@ _FENCE_LEAVE = (
     "DELETE FROM leases WHERE run_id = ? AND token = ? AND epoch = ? AND head = ? AND flags & ? = 0 RETURNING flags"
 )
 _PARK = f"""UPDATE runs SET head = ?, seen = ?, stalls = 0, flags = (flags & {int(LASTING)}) | ?,
-    state = CASE WHEN ?4 <> 2 THEN ?4 WHEN inbox > ?2 OR flags & 1 THEN 1 ELSE 2 END,
-    due_at = CASE WHEN ?4 <> 2 THEN ?5 WHEN inbox > ?2 OR flags & 1 THEN ?5 ELSE ?6 END
+    state = CASE WHEN ?4 <> 2 THEN ?4 WHEN inbox > ?2 OR (flags & 1) > (?3 & 128) THEN 1 ELSE 2 END,
+    due_at = CASE WHEN ?4 <> 2 THEN ?5 WHEN inbox > ?2 OR (flags & 1) > (?3 & 128) THEN ?5 ELSE ?6 END
     WHERE id = ?7 RETURNING state, flags"""
 
 

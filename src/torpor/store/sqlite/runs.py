@@ -25,21 +25,24 @@ _CHANGE = """UPDATE runs SET state = coalesce(?, state), due_at = CASE WHEN ? IS
 class RunVerbs(Begun):
     """Programs, tenants, runs, and how a run is taken, moved on and put away."""
 
-    def intern_programs(self, programs: Sequence[tuple[str, int, str]]) -> list[int]:
+    def intern_programs(self, programs: Sequence[tuple[str, int, str]], *, tag: str = "") -> list[int]:
         """Return the numbers of programs, writing new ones."""
-        texts.check((text for name, _, source in programs for text in (name, source)), "a program's name or source")
-        self._db.executemany(
-            "INSERT INTO programs (name, version, source) VALUES (?, ?, ?)"
-            " ON CONFLICT (name, version) DO UPDATE SET source = excluded.source WHERE source <> excluded.source",
-            programs,
+        texts.check(
+            (text for name, _, source in programs for text in (name, source, tag)), "a program's name or source"
         )
-        known = {(row.name, row.version): row.id for row in self.programs()}
+        self._db.executemany(
+            "INSERT INTO programs (name, version, source, tag) VALUES (?, ?, ?, ?)"
+            " ON CONFLICT (name, version, tag) DO UPDATE SET source = excluded.source WHERE source <> excluded.source",
+            [(*program, tag) for program in programs],
+        )
+        known = {(row.name, row.version): row.id for row in self.programs() if row.tag == tag}
         return [known[name, version] for name, version, _ in programs]
 
     def programs(self) -> list[ProgramRow]:
         """Return all programs."""
         return [
-            ProgramRow(*row) for row in self._db.execute("SELECT id, name, version, source FROM programs ORDER BY id")
+            ProgramRow(*row)
+            for row in self._db.execute("SELECT id, name, version, source, tag FROM programs ORDER BY id")
         ]
 
     def intern_tenants(self, names: Sequence[str]) -> list[int]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from torpor.store.sqlite.families import FamilyVerbs
 from torpor.store.sqlite.journal import JournalVerbs
 from torpor.store.sqlite.leases import LeaseVerbs
+from torpor.store.sqlite.lines import LineVerbs
 from torpor.store.sqlite.runs import RunVerbs
 from torpor.store.sqlite.schedules import ScheduleVerbs
 from torpor.store.sqlite.waits import WaitVerbs
 
 
-class SqliteTx(RunVerbs, JournalVerbs, WaitVerbs, LeaseVerbs, FamilyVerbs, ScheduleVerbs):
+class SqliteTx(RunVerbs, JournalVerbs, WaitVerbs, LeaseVerbs, FamilyVerbs, LineVerbs, ScheduleVerbs):
     """One transaction."""

@@ -80,8 +80,8 @@ class WaitVerbs(Begun):
         if cursor.rowcount != 1:
             return Kept.DUPLICATE
         self._db.execute(
-            "UPDATE runs SET inbox = inbox + 1, due_at = CASE WHEN state = 2 AND ?1 THEN ?2 ELSE due_at END,"
-            " state = CASE WHEN state = 2 AND ?1 THEN 1 ELSE state END WHERE id = ?3",
+            "UPDATE runs SET inbox = inbox + 1, due_at = CASE WHEN state = 2 AND ?1 AND flags & 256 = 0 THEN ?2 ELSE due_at"
+            " END, state = CASE WHEN state = 2 AND ?1 AND flags & 256 = 0 THEN 1 ELSE state END WHERE id = ?3",
             (wake, self.now(), signal.run_id),
         )
         return Kept.NEW

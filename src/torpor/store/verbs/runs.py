@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 class RunVerbs(Protocol):
     """Programs, tenants, runs."""
 
-    def intern_programs(self, programs: Sequence[tuple[str, int, str]]) -> list[int]:
-        """Return the number of each (name, version, source); new ones are written, a changed source is updated."""
+    def intern_programs(self, programs: Sequence[tuple[str, int, str]], *, tag: str = "") -> list[int]:
+        """Return the number of each (name, version, source) under a tag; new ones are written, a changed source is updated."""
 
     def programs(self) -> list[ProgramRow]:
         """Return all programs."""
