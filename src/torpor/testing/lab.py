@@ -372,7 +372,9 @@ def sweep(tx: Tx, dead: Mapping[int, Proof]) -> bool:
 
 
 def _next_due(tx: Tx) -> int | None:
-    return min((due for due in (tx.next_due(), tx.next_slot_due(), tx.next_deadline()) if due is not None), default=None)
+    return min(
+        (due for due in (tx.next_due(), tx.next_slot_due(), tx.next_deadline()) if due is not None), default=None
+    )
 
 
 def _going(tx: Tx) -> list[tuple[str, State]]:
