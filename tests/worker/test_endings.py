@@ -10,7 +10,9 @@ import pytest
 from tests.worker.counter import COUNTER
 from tests.worker.labs import on
 from torpor import App, Conflict, Context, NotFound, RunCancelled, UsageError
+from torpor.client import Client
 from torpor.core.run import State
+from torpor.engine import runs as runs_engine
 from torpor.testing import Lab
 from torpor.worker.worker import Worker
 
@@ -155,16 +157,21 @@ def test_a_drained_worker_gives_everything_back(store: Store, moment: Moment) ->
 
 
 def test_a_worker_until_idle_ends(store: Store, moment: Moment) -> None:
-    """When nothing is ready or soon due, and not before."""
+    """When nothing that it serves is ready or soon due, and not before."""
 
     async def main() -> None:
         async with Lab(app, store=store, clock=moment) as lab:
             runs = [await lab.start(cancelled, "ready") for _ in range(5)]
             waiting = await lab.start(cancelled, "approval")
+            await store.transact(runs_engine.register, [("elsewhere", 1, "other:elsewhere")])
+            foreign = await Client(store).start("elsewhere")
             async with asyncio.timeout(20):
                 await Worker(store, app.flows, until_idle=True).run()
             assert [await lab.state(run) for run in runs] == ["completed"] * 5
             assert await lab.state(waiting) == "waiting"
+            assert await lab.state(foreign.run_id) == "ready", (
+                "it serves no such program, and waits for nobody who does"
+            )
 
     asyncio.run(main())
 

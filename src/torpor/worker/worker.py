@@ -19,6 +19,7 @@ from torpor.core.lease import LEASE_SECONDS, Proof
 from torpor.core.run import State
 from torpor.engine import leases
 from torpor.errors import StoreError, StoreUnavailable
+from torpor.store.rows import RunFilter
 from torpor.worker.blocked import LoopWatch
 from torpor.worker.bodies import Secrets
 from torpor.worker.calls import Calls
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from torpor.errors import LeaseLost
     from torpor.sdk.app import Flow
     from torpor.sdk.schedules import Schedule
-    from torpor.store.protocol import LifeLock, Listener, Store
+    from torpor.store.protocol import LifeLock, Listener, Store, Tx
     from torpor.store.rows import WorkerRow
     from torpor.worker import roles
     from torpor.worker.enrolling import Served
@@ -226,9 +227,15 @@ class Worker:
         return len(claimed)
 
     async def _soon(self) -> bool:
-        """Whether a run is ready, or falls due within two ticks."""
-        ready, due = await self.store.transact(lambda tx: (tx.count_runs([State.READY], most=1), tx.next_due()))
-        return ready[State.READY] > 0 or (due is not None and due - self.now() < 2 * TICK_SECONDS * 1e6)
+        """Whether a run it serves is ready, one falls due within two ticks, or is about to be taken from a dead worker."""
+        served = RunFilter([State.READY], list(self._numbers), limit=1)
+        ready, due = await self.store.transact(lambda tx: (tx.list_runs(served), tx.next_due()))
+        if ready or (due is not None and due - self.now() < 2 * TICK_SECONDS * 1e6):
+            return True
+        holders = await self.store.transact(_holders)
+        return await asyncio.to_thread(
+            lambda: any(self.store.prove_death(row) is Proof.PROCESS_GONE for row in holders if row.id != self.number)
+        )
 
     @property
     def room(self) -> bool:
@@ -349,6 +356,11 @@ class Worker:
         old = self._served[program]
         present = old._replace(version=old.flow.version)
         return next(number for number, served in self._served.items() if served == present)
+
+
+def _holders(tx: Tx) -> list[WorkerRow]:
+    """Return the workers that hold a lease."""
+    return [row for row in tx.workers() if tx.leases_of(row.id, limit=1)]
 
 
 def _nobody(*_news: object) -> None:
