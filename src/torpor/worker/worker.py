@@ -228,7 +228,7 @@ class Worker:
 
     async def _soon(self) -> bool:
         """Whether a run it serves is ready, one falls due within two ticks, or is about to be taken from a dead worker."""
-        served = RunFilter([State.READY], list(self._numbers), limit=1)
+        served = RunFilter([State.READY], list(self._served), limit=1)
         ready, due = await self.store.transact(lambda tx: (tx.list_runs(served), tx.next_due()))
         if ready or (due is not None and due - self.now() < 2 * TICK_SECONDS * 1e6):
             return True
