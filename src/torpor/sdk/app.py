@@ -44,6 +44,20 @@ class Flow:
             served.append(served[-1] - 1)
         return served
 
+    def input_type(self, version: int) -> Any:
+        """Return what the input of a run of this version is read as; None: as it was sent.
+
+        An older one was made for older code: it is what the upcast says that it takes, if that says anything.
+        """
+        if version == self.version or version not in self.upcasts:
+            return self.state_type
+        upcast = self.upcasts[version]
+        try:
+            parameter = next(iter(inspect.signature(upcast).parameters.values()))
+        except (ValueError, TypeError, StopIteration):  # made of something that has no signature
+            return None
+        return _annotation(upcast, parameter)
+
 
 class App:
     """Your programs. `@app.flow`, `@app.step`, `@app.effect`; give it to `torpor dev FILE.py` or `torpor.run(app, ...)`."""

@@ -105,7 +105,7 @@ class Executor:
 
     def _begin_turn(self, number: int, at: int, body: bytes, entries: list[Stored]) -> None:
         try:
-            state = self.bodies.decode(body, self.flow.state_type if number == 1 else None)
+            state = self.bodies.decode(body, self.flow.input_type(self.version) if number == 1 else None)
             if self.version != self.flow.version:
                 state = upcast(self.flow, state, self.version)
             self.turn = Turn(self, self.flow, number, at, state, entries)

@@ -24,6 +24,7 @@ from torpor.store.outside import Errands, Needed, Outside
 from torpor.store.protocol import Lane
 from torpor.store.sqlite.connect import TABLES, connect, translated
 from torpor.store.sqlite.hints import HintListener, Hints
+from torpor.store.sqlite.migrating import apply, keep_copy
 from torpor.store.sqlite.turnstile import WAIT_SECONDS, Turnstile, no_turn
 from torpor.store.sqlite.tx import SqliteTx
 
@@ -242,21 +243,11 @@ class SqliteStore:
             with seat.turn():
                 present = self._schema()
                 pending = migrate.pending(self.kind, present)
-                if pending and present:
-                    self._keep_copy(seat.db, present)
-                for number, text in pending:
-                    seat.db.executescript(f"BEGIN IMMEDIATE;\n{text}\nPRAGMA user_version = {number};\nCOMMIT;")
+                if pending and present and not self._memory:
+                    keep_copy(seat.db, self.path, present)
+                if pending:
+                    apply(seat.db, pending)
                 return self._schema()
-
-    def _keep_copy(self, db: sqlite3.Connection, present: int) -> None:
-        """Write the whole file beside itself, as it is before a migration."""
-        copy = Path(f"{self.path}.schema-{present}")
-        count = 1
-        while copy.exists():
-            count += 1
-            copy = Path(f"{self.path}.schema-{present}.{count}")
-        if not self._memory:
-            db.execute("VACUUM INTO ?", (str(copy),))
 
     def schema(self) -> int:
         """Return the schema's number, 0 for an empty file. Blocking.
