@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from torpor.errors import UsageError
+from torpor.store.migrate import newest
 from torpor.store.opening import open_store
 from torpor.store.postgres.connect import parse
 from torpor.store.sqlite import SqliteStore
@@ -29,6 +30,7 @@ except UsageError as error:
 """
 _LAZY = """
 import sys
+from torpor.store.migrate import newest
 from torpor.store.opening import open_store
 open_store(":memory:").close_now()
 print("psycopg" in sys.modules)
@@ -40,7 +42,7 @@ def test_memory(url: str) -> None:
     """Every common way of saying it."""
     store = open_store(url)
     assert isinstance(store, SqliteStore)
-    assert (store.kind, store.path, store.schema()) == ("sqlite", ":memory:", 1)
+    assert (store.kind, store.path, store.schema()) == ("sqlite", ":memory:", newest("sqlite"))
     store.close_now()
 
 
