@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from torpor.client import Client as Client
     from torpor.core.effect import Safety as Safety
     from torpor.core.retry import RetryPolicy as RetryPolicy
+    from torpor.errors import ChildFailed as ChildFailed
     from torpor.errors import Conflict as Conflict
     from torpor.errors import Interrupted as Interrupted
     from torpor.errors import LeaseLost as LeaseLost
@@ -52,6 +53,7 @@ _PLACES = {
     **dict.fromkeys(("CANNOT_TELL", "NOT_DONE", "EffectContext", "done"), "torpor.sdk.steps"),
     **dict.fromkeys(
         (
+            "ChildFailed",
             "Conflict",
             "Interrupted",
             "LeaseLost",

@@ -10,6 +10,7 @@
     |-- NotDone             raised *by an effect*: "it certainly did not happen", so it may be tried again
     |-- Interrupted         somebody interrupted what the flow was doing; the run lives on if the flow catches it
     |-- StepFailed          a step or effect failed for good; carries the recorded error
+    |-- ChildFailed         a child that was joined failed or was cancelled; carries the recorded error
     |-- RunFailed           a run that somebody waits for ended in `failed`
     |-- RunCancelled        a run that somebody waits for ended in `cancelled`
     |-- NeedsPerson         a run that somebody waits for cannot go on without a person
@@ -105,6 +106,20 @@ class Interrupted(TorporError):
         """Carry the reason."""
         super().__init__(message, hint=hint)
         self.reason = reason
+
+
+class ChildFailed(TorporError):
+    """A child that was joined failed or was cancelled. `child` is its id; `kind` and `detail` are its recorded error's.
+
+    `kind` is `Cancelled` if it was cancelled.
+    """
+
+    def __init__(self, message: str, *, child: str = "", kind: str = "", detail: str = "", hint: str = "") -> None:
+        """Carry the child's id and its recorded error."""
+        super().__init__(message, hint=hint)
+        self.child = child
+        self.kind = kind
+        self.detail = detail
 
 
 class RunFailed(TorporError):

@@ -20,6 +20,7 @@ pytestmark = pytest.mark.slow
 RUN_KEYS = {
     *("run", "program", "version", "state", "shown", "reason", "since_at", "next_at", "next_is", "created_at", "turn"),
     *("stretches", "takeovers", "worker", "cancelling", "waits", "hint"),
+    *("deadline_at", "parent"),
 }
 UTC = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
 
@@ -95,6 +96,7 @@ def test_show_for_programs(shell: Shell, runs: dict[str, str]) -> None:
     shown = shell.ok("show", runs["sends torn"])
     assert set(shown) == {
         *("at", "line", "source", "head", "entries_before", "effects", "lines", "life", "state", "result", "unread"),
+        "family",
     }
     assert set(shown["line"]) == RUN_KEYS
     assert shown["effects"][0]["outcome"] == "unknown"

@@ -34,6 +34,29 @@ def test_follow_ups_are_kept_once_and_moved_on(store: Store) -> None:
     assert do(lambda tx: tx.follow_ups(limit=9)) == [FollowUp(7, 70)]
 
 
+def test_what_is_not_delivered_is_seen(store: Store) -> None:
+    """A message or a follow-up, whoever holds it."""
+    do = store.transact_now
+    assert not do(lambda tx: tx.undelivered())
+    do(lambda tx: tx.add_follow_ups([9]))
+    assert do(lambda tx: tx.undelivered())
+    do(lambda tx: tx.drop_follow_ups([9]))
+    do(lambda tx: tx.add_messages([(1, NewMessage(2, "go", "k", b"1"))]))
+    assert do(lambda tx: tx.undelivered())
+    do(lambda tx: tx.drop_messages([message.id for message in tx.outbox(limit=9)]))
+    assert not do(lambda tx: tx.undelivered())
+
+
+def test_spent_keys_are_known(store: Store) -> None:
+    """Those of consumed signals of this run, and no others."""
+    world = populate(store, 2)
+    one, two = world.runs
+    world.signal(NewSignal(one, "a", b"1", "a"), NewSignal(one, "b", b"1", "b"), NewSignal(two, "c", b"1", "c"))
+    store.transact_now(lambda tx: tx.take_signals([(one, 1), (two, 1)]))
+    assert store.transact_now(lambda tx: tx.spent(one, ["a", "b", "c", "d"])) == {"a"}
+    assert store.transact_now(lambda tx: tx.spent(one, [])) == set()
+
+
 def test_live_children_come_by_parent_and_number(store: Store) -> None:
     """Above a number, up to a limit over all parents; those that ended are not among them."""
     world = populate(store, 2)

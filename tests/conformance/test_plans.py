@@ -62,6 +62,8 @@ def _calls(runs: list[int], program: int) -> list[Callable[[Tx], object]]:
         lambda tx: tx.list_schedules(after="a", limit=5),
         lambda tx: tx.get_schedules(["a", "b"], lock=True),
         lambda tx: tx.newest_slots([1, 2], limit=5),
+        lambda tx: tx.spent(runs[0], ["k"]),
+        lambda tx: tx.undelivered(),
     ]
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.worker.counter import COUNTER
-from tests.worker.labs import FaultyStore, on, once
+from tests.worker.labs import FaultyStore, no_fault, on, once
 from torpor import App, Context, NeedsPerson, UsageError
 from torpor.core.run import State
 from torpor.engine import waits
@@ -203,12 +203,14 @@ def test_a_waker_that_dies_in_the_middle_delivers_once(store: Store, moment: Mom
     async def check(lab: Lab) -> None:
         target = await lab.start(receiver)
         run = await lab.start(sender, target.name)
-        faulty.fault = once(sweeps_a_message, InterruptedError())
+        dies = once(sweeps_a_message, InterruptedError())
+        faulty.fault = lambda op, args: "away" if op is waits.deliver else dies(op, args)  # not by the worker itself
         with pytest.raises(InterruptedError):
             await lab.settle()
         assert await lab.store.transact(lambda tx: tx.outbox(limit=9)) != []
         assert await lab.result(target) == (1, "two", 100_000)
         assert await lab.state(run) == "completed"
+        faulty.fault = no_fault
         assert (await lab.store.transact(waits.deliver)).done == 0
 
     on(faulty, moment, app, check)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from torpor.engine.queries.doctor import Diagnosis
     from torpor.engine.queries.facts import ClockReset
     from torpor.engine.queries.fleet import Fleet, RunLine
+    from torpor.engine.queries.kin import Family
     from torpor.engine.queries.people import Inbox, InboxItem
     from torpor.engine.queries.show import RunShown
 
@@ -221,6 +222,7 @@ def shown_lines(screen: Screen, run: RunShown, *, entries: int) -> Iterator[str]
     for wait in line.waits:
         until = f", until {moment(wait.due_at, run.at)}" if wait.due_at is not None else ""
         yield f"  waits    {wait.wait}  {clean(wait.title)}{until}"
+    yield from _family_lines(run.family)
     if run.unread:
         names = ", ".join(sorted({clean(signal.name) for signal in run.unread}))
         yield f"  unread   {plural(len(run.unread), 'signal')}: {names}"
@@ -233,6 +235,24 @@ def shown_lines(screen: Screen, run: RunShown, *, entries: int) -> Iterator[str]
         yield from _effects_table(screen, run)
     yield ""
     yield from _next_of(line)
+
+
+def _family_lines(family: Family | None) -> Iterator[str]:
+    """Yield whose child a run is, and how its own children stand."""
+    if family is None:
+        return
+    if family.parent is not None:
+        yield f"  family   child of {family.parent}"
+    if not family.children:
+        return
+    total = sum(family.counts.values())
+    some = "more than " if total >= family.counted_to else ""
+    states = ", ".join(f"{count} {word}" for word, count in family.counts.items())
+    yield f"  {'family' if family.parent is None else '':<8} {some}{plural(total, 'child', 'children')}: {states}"
+    for child in family.children:
+        yield f"           {child.run}  {child.state}{', independent' if child.independent else ''}"
+    if family.more:
+        yield f"           and {family.more} more"
 
 
 _OUTCOME_WORDS = {

@@ -120,10 +120,12 @@ class Proposal:
 
     @property
     def has_intent(self) -> bool:
-        """Whether it must be refused once cancel was asked (G12): it makes an effect possible, or is one itself."""
+        """Whether it must be refused once cancel was asked (G12): it makes an effect or a child possible, or is one."""
         for entry in self.entries:  # a plain loop: this is asked of every step
             if entry.kind is Kind.INTENT:
                 return True
+        if self.messages and any(message.kind.spawns for message in self.messages):
+            return True
         return self.transactional
 
     @property

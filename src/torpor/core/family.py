@@ -14,10 +14,11 @@ from struct import iter_unpack, pack
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
 RESERVED = "~"
 """Names of signals that begin with it are torpor's own."""
+_DONE = "~done:"
 
 
 def started_name(key: str) -> str:
@@ -27,7 +28,18 @@ def started_name(key: str) -> str:
 
 def done_name(child: int) -> str:
     """Return the name under which a run hears of the end of one of its children."""
-    return f"~done:{child}"
+    return f"{_DONE}{child}"
+
+
+def counted(names: Iterable[str], here: Collection[str]) -> tuple[int, bytes | None]:
+    """Return how many children a wait for signals of these names still needs, and all it is for.
+
+    `here` are the names of the signals that came. A wait for anything else than ends of children counts nothing.
+    """
+    ends = {name: int(name[len(_DONE) :]) for name in names if name.startswith(_DONE)}
+    if not ends:
+        return 0, None
+    return sum(name not in here for name in ends), pack_members(ends.values())
 
 
 def pack_members(children: Iterable[int]) -> bytes:

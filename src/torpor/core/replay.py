@@ -44,6 +44,8 @@ class CallKind(StrEnum):
     MESSAGE = "m"
     SEND = "x"
     VALUE = "v"
+    SPAWN = "p"
+    JOIN = "j"
 
 
 class Call(NamedTuple):

@@ -66,6 +66,8 @@ class Open(NamedTuple):
     answered_at: int | None = None
     answer: bytes | None = None
     slot: int = 0
+    names: tuple[str, ...] = ()
+    """The signals it needs, all of them: it is about children."""
 
 
 class Signal(NamedTuple):
@@ -85,6 +87,8 @@ class Delivery(NamedTuple):
     at: int
     signal: Signal | None = None
     decided: bool = False
+    signals: tuple[Signal, ...] = ()
+    """All that it takes, in the order of the wait's `names`; `signal` is the last that came."""
 
 
 def next_delivery(waits: Sequence[Open], unread: Iterable[Signal], *, now: int) -> Delivery | None:
@@ -118,9 +122,21 @@ def _satisfied(wait: Open, oldest: dict[str, Signal], taken: set[str], now: int)
             return None
         taken.add(wait.name)  # a younger wait for the same name must not take it from the older one
         return Delivery(wait, signal.at, signal=signal)
+    if wait.names:
+        return _all_there(wait, oldest, taken)
     if wait.due_at is not None and wait.due_at <= now:
         return Delivery(wait, wait.due_at)
     return None
+
+
+def _all_there(wait: Open, oldest: dict[str, Signal], taken: set[str]) -> Delivery | None:
+    """Return what satisfies a wait for several signals: nothing before the last of them came."""
+    if not all(name in oldest and name not in taken for name in wait.names):
+        return None
+    taken.update(wait.names)
+    signals = tuple(oldest[name] for name in wait.names)
+    last = max(signals, key=lambda signal: signal.seq)
+    return Delivery(wait, last.at, signal=last, signals=signals)
 
 
 def due_at(waits: Iterable[Open]) -> int | None:

@@ -8,11 +8,12 @@ the same lock, comes before the child and prevents it, or after it and finds it 
 
 from __future__ import annotations
 
+from enum import Enum, auto
 from hashlib import blake2b
 from typing import TYPE_CHECKING, NamedTuple
 
 from torpor.core.commit import MessageKind
-from torpor.core.family import started_name
+from torpor.core.family import done_name, started_name
 from torpor.core.ids import run_name
 from torpor.core.run import Flag
 from torpor.engine.large import name_by
@@ -27,6 +28,30 @@ if TYPE_CHECKING:
     from torpor.store.rows import MessageRow, ProgramRow, RunRow
 
 
+class Joinable(Enum):
+    """Whether a run may wait for another's end."""
+
+    YES = auto()
+    NO = auto()
+    """It is not a child of this run, or there is no such run."""
+    BEFORE = auto()
+    """Its end was given out already."""
+
+
+def joinable(tx: Tx, run_id: int, children: Sequence[int]) -> dict[int, Joinable]:
+    """Say which runs a run may wait for: its children whose end it has not consumed yet."""
+    rows = tx.get_runs(sorted(children))
+    spent = tx.spent(run_id, [done_name(child) for child in children])
+    found = {}
+    for child in children:
+        row = rows.get(child)
+        if row is None or row.parent != run_id:
+            found[child] = Joinable.NO
+        else:
+            found[child] = Joinable.BEFORE if done_name(child) in spent else Joinable.YES
+    return found
+
+
 class _Birth(NamedTuple):
     """A child that is to be started."""
 
@@ -38,14 +63,16 @@ class _Birth(NamedTuple):
 def start_children(tx: Tx, messages: Sequence[MessageRow], locked: Mapping[int, RunRow]) -> None:
     """Start the children that messages ask for; their parents are locked.
 
-    One whose parent ended or is being cancelled is left out in silence. An unknown program is told to the parent.
+    One whose parent ended or is being cancelled, or falls with one that did, is left out in silence. An unknown program
+    is told to the parent.
     """
     known = newest(tx.programs())
+    falling = _falling(tx, [locked[m.run_id] for m in messages if m.run_id in locked])
     births: list[_Birth] = []
     signals: list[NewSignal] = []
     for message in messages:
         parent = locked.get(message.run_id)
-        if parent is None or not _may_start(parent, message.kind):
+        if parent is None or (parent.id in falling and message.kind is not MessageKind.SPAWN_INDEPENDENT):
             continue
         program = known.get(message.name)
         if program is None:
@@ -61,11 +88,25 @@ def start_children(tx: Tx, messages: Sequence[MessageRow], locked: Mapping[int, 
         tx.hint("ready")
 
 
-def _may_start(parent: RunRow, kind: MessageKind) -> bool:
-    """Whether a parent may still get a child: one that is independent was promised by a commit before any cancel."""
-    if kind is MessageKind.SPAWN_INDEPENDENT:
-        return True
-    return not parent.state.final and Flag.CANCEL not in parent.flags
+def _falling(tx: Tx, parents: Sequence[RunRow]) -> set[int]:
+    """Return the parents that may get no child any more: they, or whoever they end with, ended or are being cancelled.
+
+    A parent itself is locked: that answer holds. Those above it are looked at as they are, so that a child is refused
+    also while the cascade is still on its way down; what begins at the same moment is found by the cascade (G12). A
+    child that is independent was promised by a commit before any cancel, and is started all the same.
+    """
+    above = {run.id: run for run in parents}  # by the parent it is about: who is looked at now
+    falling: set[int] = set()
+    while above:
+        falling.update(one for one, run in above.items() if run.state.final or Flag.CANCEL in run.flags)
+        climbing = {
+            one: run.parent
+            for one, run in above.items()
+            if one not in falling and run.parent is not None and Flag.INDEPENDENT not in run.flags
+        }
+        rows = tx.get_runs(sorted(set(climbing.values()))) if climbing else {}
+        above = {one: rows[parent] for one, parent in climbing.items() if parent in rows}
+    return falling
 
 
 def _start(tx: Tx, births: Sequence[_Birth]) -> list[NewSignal]:

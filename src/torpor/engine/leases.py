@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from torpor.core.lease import LEASE_SECONDS, Lease, Proof, reapable
 from torpor.core.run import State
-from torpor.store.rows import Claim, RunChange
+from torpor.store.rows import Claim, RunChange, RunFilter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -104,6 +104,13 @@ def _freed(run: RunRow, lease: Lease, now: int) -> RunChange:
     """A takeover without one new entry is a stall; POISON_TAKEOVERS of them in a row are a matter for a person."""
     stalls = run.stalls + 1 if lease.head == run.head else 0
     return RunChange(run.id, state=State.READY, due_at=now, head=lease.head, takeovers=1, stalls=stalls)
+
+
+def coming(tx: Tx, programs: Sequence[int]) -> tuple[bool, int | None]:
+    """Whether a run of these programs is ready, or news is on its way that may make one ready; when the next falls due."""
+    on_its_way = tx.undelivered()  # first: what a delivery starts is there as soon as its message is gone
+    ready = tx.list_runs(RunFilter([State.READY], list(programs), limit=1))
+    return bool(ready) or on_its_way, tx.next_due()
 
 
 class News(NamedTuple):

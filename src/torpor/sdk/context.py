@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from torpor.clock import as_datetime
+from torpor.sdk.children import Children
 from torpor.sdk.waiting import Waiting
 from torpor.sdk.work import Work
 
@@ -60,7 +61,7 @@ class Log:
         self._port.log("error", event, fields)
 
 
-class Context(Work, Waiting):
+class Context(Work, Waiting, Children):
     """The first argument of every flow."""
 
     __slots__ = ("log",)

@@ -367,8 +367,8 @@ def sweep(tx: Tx, dead: Mapping[int, Proof]) -> bool:
     lines.admit(tx)
     leases.reap(tx, dead, quiet_until=0)
     tx.drop_workers(list(dead))
-    counted = tx.count_runs([State.READY, State.RUNNING], most=1)
-    return any(counted.values()) or bool(tx.outbox(limit=1) or tx.follow_ups(limit=1) or tx.stirred_lines(limit=1))
+    going = tx.undelivered() or bool(tx.stirred_lines(limit=1))  # before runs: what these start is there when they go
+    return any(tx.count_runs([State.READY, State.RUNNING], most=1).values()) or going
 
 
 def _next_due(tx: Tx) -> int | None:

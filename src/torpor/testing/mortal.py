@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from torpor.core.replay import shown
 from torpor.engine import commit as commits
-from torpor.engine import effects, leases
+from torpor.engine import effects, leases, waits
+from torpor.engine.sweeps import Swept
 from torpor.errors import StoreUnavailable
 from torpor.store.protocol import Lane
 
@@ -180,10 +181,10 @@ class MortalStore:
         """Run a transaction, unless the worker's end comes before, inside or after it."""
         if self._life.over:
             await self._never()
-        if op not in {commits.commit, effects.commit_with, leases.claim}:
+        if op not in {commits.commit, effects.commit_with, leases.claim, waits.deliver}:
             value = await self._sent(self._store.transact(op, *args, lane=lane, **more))
             return value if not self._life.over else await self._never()
-        what = described(args[0])
+        what = described(args[0]) if args else "a delivery"
         if op is not leases.claim and self.plan.now(Place.BEFORE, what):
             await self._die()
         if op is effects.commit_with and self.plan.now(Place.INSIDE, what):
@@ -198,6 +199,8 @@ class MortalStore:
                 self._answered.set()
         if op is leases.claim:
             what = "a claim" if value[0] else ""  # type: ignore[index]
+        elif op is waits.deliver and value == Swept():
+            what = ""  # somebody else was first
         if what and not self._life.over and self.plan.now(Place.AFTER, what):
             await self._die()
         return value if not self._life.over else await self._never()

@@ -69,8 +69,10 @@ class Bodies:
         body = values.encode(value, path=path)
         if self._secrets._known:  # noqa: SLF001 - one check on the hot path instead of a call
             body = self._secrets.strike(body)
-        if len(body) <= BLOB_BYTES:
-            return body
+        return body if len(body) <= BLOB_BYTES else self.put(body)
+
+    def put(self, body: bytes) -> bytes:
+        """Return what stands in the place of a body: its blob's name if it is large."""
         name, blob = large.put_aside(body)
         if blob is not None and blob.digest not in self._blobs:
             self._blobs[blob.digest] = blob.body

@@ -183,6 +183,8 @@ class Commits:
             self._put_back(proposal, reply)
             executor.refused(reply)
         else:
+            if proposal.messages:
+                executor.worker.outside.deliver()
             executor.committed(proposal, reply)
         if self._quiet:
             self._answered()

@@ -70,4 +70,6 @@ class Draft:
 
     def only_results(self) -> Draft:
         """Return what must be kept of calls that ended, when nothing else may go on."""
-        return Draft([e for e in self.entries if e.kind in _RESULTS and e.key is not None])
+        results = Draft([e for e in self.entries if e.kind in _RESULTS and e.key is not None])
+        results.messages = [message for message in self.messages if not message.kind.spawns]  # theirs are among them
+        return results

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from torpor.core.commit import NewRow, NewWait, Proposal
+from torpor.core.family import counted
 from torpor.core.journal import Entry, Kind
 from torpor.core.run import State
 from torpor.core.wait import WaitKind
@@ -21,6 +22,8 @@ from torpor.worker import interrupting
 from torpor.worker.draft import TITLE_LETTERS
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from torpor.core.wait import Open
     from torpor.worker.roles import Executor, Turn
 
@@ -118,13 +121,15 @@ def _write_waits(executor: Executor, proposal: Proposal, waits: list[Open], titl
     kept -= set(proposal.over)
     fresh = [(wait, title) for wait, title in zip(waits, titles, strict=True) if not wait.kind.for_person]
     free = [slot for slot in range(len(kept) + len(fresh)) if slot not in kept][: len(fresh)]
-    place = len(proposal.entries)
-    written = [
-        NewWait(slot, place, wait.kind, wait.due_at, title[:TITLE_LETTERS])
-        for slot, (wait, title) in zip(free, fresh, strict=True)
-    ]
+    place, here = len(proposal.entries), {signal.name for signal in executor.unread}
+    written = [_new_wait(slot, place, wait, title, here) for slot, (wait, title) in zip(free, fresh, strict=True)]
     proposal.waits = [*proposal.waits, *written]
     proposal.over = [*proposal.over, *(slot for slot in executor.rows if slot not in kept and slot not in free)]
+
+
+def _new_wait(slot: int, place: int, wait: Open, title: str, here: Collection[str]) -> NewWait:
+    need, members = counted(wait.names, here) if wait.names else (0, None)
+    return NewWait(slot, place, wait.kind, wait.due_at, title[:TITLE_LETTERS], need=need, members=members)
 
 
 def note_waits(executor: Executor, proposal: Proposal, head: int) -> None:

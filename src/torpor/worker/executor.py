@@ -26,10 +26,10 @@ from torpor.core import wait as waits
 from torpor.core.ids import run_name
 from torpor.core.journal import RESOLVES, Entry, Kind, Stored
 from torpor.core.run import POISON_TAKEOVERS, Flag, State
-from torpor.core.wait import Trouble, WaitKind
+from torpor.core.wait import Trouble
 from torpor.errors import Diverged, LeaseLost, StoreError, StoreUnavailable, TorporError
 from torpor.sdk.flow import next_state, upcast
-from torpor.worker import beginning, endings, interrupting
+from torpor.worker import beginning, consuming, endings, interrupting
 from torpor.worker.bodies import Bodies
 from torpor.worker.calls import described
 from torpor.worker.commits import Commits
@@ -162,36 +162,12 @@ class Executor:
     def _go_on_waiting(self, turn: Turn) -> None:
         if turn.main.done():
             self.progress.cancel_steps()  # only effects are waited for at the end of a turn
-        self._consume()
+        consuming.consume(self)
         if self.commits.draft.entries:
             self._linger.end()
             self.commits.submit()
         elif not self.progress.busy and not self.commits.in_flight:
             self._suspend(turn)
-
-    # waits
-
-    def _consume(self) -> None:
-        """Choose the next satisfied wait, if none is being consumed, and journal what satisfied it."""
-        if self.consuming is not None or self.turn is None or not self.progress.waits:
-            return
-        delivery = waits.next_delivery(self.progress.open_waits(), self.unread, now=self.worker.now())
-        if delivery is None:
-            return
-        wait = delivery.wait
-        if wait.kind is WaitKind.RETRY:
-            self.progress.retry(wait.key)
-            return
-        self.consuming = wait.key
-        if delivery.signal is not None:
-            self.unread.remove(delivery.signal)
-            self.commits.draft.taken = (*self.commits.draft.taken, delivery.signal.seq)
-            self.commits.record(Entry(Kind.CONSUMED, wait.key, delivery.signal.body))
-        elif wait.kind is WaitKind.TIMER:
-            self.commits.draft.not_before = max(self.commits.draft.not_before, delivery.at)
-            self.commits.record(Entry(Kind.CONSUMED, wait.key, None))
-        else:
-            self.progress.questions.decided(wait, delivery)
 
     # what was committed
 

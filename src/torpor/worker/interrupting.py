@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 ENDED_BY_INTERRUPT = "Interrupted"
 """The class's name in the failure of a call that was interrupted; `Turn` raises `torpor.Interrupted` for it."""
-_ENDS = frozenset({CallKind.STEP, CallKind.APPROVAL, CallKind.MESSAGE, CallKind.TIMER, CallKind.EFFECT})
+_ENDS = frozenset({CallKind.STEP, CallKind.APPROVAL, CallKind.MESSAGE, CallKind.TIMER, CallKind.EFFECT, CallKind.JOIN})
 """Calls that can be ended from outside. What is recorded with the next commit anyway, as what is sent, is not among them."""
 
 

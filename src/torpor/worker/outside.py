@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from torpor.core.lease import Proof
-from torpor.engine import effects
+from torpor.engine import effects, waits
+from torpor.engine.family import joinable
 from torpor.errors import NotDone, StoreError, StoreUnavailable
 from torpor.sdk.steps import CANNOT_TELL, NOT_DONE, Answer, done
 from torpor.store import values
@@ -16,9 +18,10 @@ from torpor.store.protocol import Lane
 from torpor.worker.acting import context_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
 
     from torpor.core.journal import Stored
+    from torpor.engine.family import Joinable
     from torpor.store.rows import WorkerRow
     from torpor.worker.call import Call
     from torpor.worker.roles import Executor, Worker
@@ -35,6 +38,7 @@ class Outside:
         self._store = worker.store
         self._going: set[asyncio.Task[None]] = set()
         self._acting: dict[int, set[asyncio.Future[Any]]] = {}
+        self._delivering = self._to_deliver = False
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Do something beside the executors; an error in it is logged."""
@@ -81,6 +85,41 @@ class Outside:
         try:
             found, blobs = await self._store.transact(_rows, executor.run.id, field, first, most)
             executor.bodies.learn(blobs)
+        except StoreError as error:
+            found = error
+        self._worker.loop.call_soon(here, found)
+
+    # other runs
+
+    def deliver(self) -> None:
+        """Take messages that were just committed to their runs: at once, for the waker would need a hint or a tick."""
+        self._to_deliver = True
+        if not self._delivering:
+            self._delivering = True
+            self.spawn(self._deliver())
+
+    async def _deliver(self) -> None:
+        try:
+            with suppress(StoreUnavailable):  # the wakers have them
+                while self._to_deliver:
+                    self._to_deliver = False
+                    swept = await self._store.transact(waits.deliver)
+                    self._to_deliver = self._to_deliver or swept.more
+        finally:
+            self._delivering = False
+
+    def ask_joinable(
+        self, executor: Executor, children: Sequence[int], here: Callable[[Mapping[int, Joinable] | StoreError], None]
+    ) -> None:
+        """Ask which runs may be joined; `here` gets the answer or the error, from a plain callback of the loop."""
+        self.spawn(self._ask_joinable(executor, children, here))
+
+    async def _ask_joinable(
+        self, executor: Executor, children: Sequence[int], here: Callable[[Mapping[int, Joinable] | StoreError], None]
+    ) -> None:
+        found: Mapping[int, Joinable] | StoreError
+        try:
+            found = await self._store.transact(joinable, executor.run.id, children)
         except StoreError as error:
             found = error
         self._worker.loop.call_soon(here, found)

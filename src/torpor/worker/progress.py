@@ -19,6 +19,7 @@ from torpor.worker.acting import Effects, context_of, key_of, safety_of
 from torpor.worker.bodies import spread_of
 from torpor.worker.call import Call, Stage
 from torpor.worker.calls import described
+from torpor.worker.children import Children
 from torpor.worker.questions import Questions
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class Progress:
         """Running steps by key."""
         self.effects = Effects(executor, self)
         self.questions = Questions(executor, self)
+        self.children = Children(executor, self)
         self.waiting: dict[str, Open] = {}
         self.pending: list[Call] = []
         self.attempts: dict[str, int] = {}
@@ -50,7 +52,7 @@ class Progress:
     @property
     def busy(self) -> bool:
         """Whether something other than a wait is under way."""
-        return bool(self.steps or self.effects.going or self.pending)
+        return bool(self.steps or self.effects.going or self.pending or self.children.asking)
 
     @property
     def effects_unresolved(self) -> bool:
@@ -82,6 +84,8 @@ class Progress:
 
     def title_of(self, wait: Open) -> str:
         """Return what a wait is for, in the words people see."""
+        if wait.names:
+            return self.children.title_of(wait)
         if wait.kind is WaitKind.MESSAGE:
             return f"message {wait.name}"
         if wait.kind is WaitKind.RETRY:
@@ -111,6 +115,8 @@ class Progress:
                 self.waiting[request.key] = Open(request.key, WaitKind.MESSAGE, request.name)
             case CallKind.APPROVAL:
                 self.questions.begin(request, record)
+            case CallKind.SPAWN | CallKind.JOIN:
+                self.children.begin(request, record)
             case CallKind.SEND:
                 self._send(request)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
     from torpor.core.commit import NewMessage, Proposal
     from torpor.core.effect import Gate as Verdict
@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from torpor.core.lease import Lease
     from torpor.core.replay import Record
     from torpor.core.run import State
-    from torpor.core.wait import Open, Signal, WaitKind
+    from torpor.core.wait import Delivery, Open, Signal, WaitKind
     from torpor.engine.commit import Reply
+    from torpor.engine.family import Joinable
     from torpor.errors import LeaseLost, StoreError
     from torpor.sdk.app import Flow
     from torpor.sdk.loop import FlowLoop
@@ -59,10 +60,20 @@ class Effects(Protocol):
 
 
 class Questions(Protocol):
-    """The questions of a turn, to the effects, which ask some of their own."""
+    """The questions of a turn, to the effects, which ask some of their own, and to who consumes what satisfies waits."""
 
     def asked_before(self, request: Request, seq: int) -> Open:
         """Return the open wait of a question that was asked before."""
+
+    def decided(self, wait: Open, delivery: Delivery) -> None:
+        """Turn a person's decision, or an expiry, into entries."""
+
+
+class Children(Protocol):
+    """The children of a turn, to who consumes news of them."""
+
+    def consume(self, delivery: Delivery) -> None:
+        """Turn news of children into entries."""
 
 
 class Progress(Protocol):
@@ -71,6 +82,20 @@ class Progress(Protocol):
     attempts: dict[str, int]
     pending: list[Call]
     waiting: dict[str, Open]
+
+    @property
+    def children(self) -> Children:
+        """The starts and joins of children among them."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether any wait is open."""
+
+    def retry(self, key: str) -> None:
+        """Try a call again whose pause is over."""
+
+    def open_waits(self) -> list[Open]:
+        """Return the open waits in the order they were opened."""
 
     def name_of(self, running: asyncio.Task[Any]) -> str:
         """Return the name of the call that runs as this task, or nothing."""
@@ -239,6 +264,14 @@ class Outside(Protocol):
     ) -> None:
         """Read rows of a run's state."""
 
+    def deliver(self) -> None:
+        """Take messages that were just committed to their runs."""
+
+    def ask_joinable(
+        self, executor: Executor, children: Sequence[int], here: Callable[[Mapping[int, Joinable] | StoreError], None]
+    ) -> None:
+        """Ask which runs may be joined."""
+
     def ask_verify(self, executor: Executor, call: Call, left: Stored | BaseException) -> None:
         """Ask `verify` what became of an attempt."""
 
@@ -297,6 +330,7 @@ class Worker(Protocol):
 
 
 __all__ = [
+    "Children",
     "Commits",
     "Effects",
     "Executor",

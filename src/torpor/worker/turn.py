@@ -21,6 +21,7 @@ from torpor.sdk.loop import FlowLoop
 from torpor.sdk.port import Request
 from torpor.sdk.rows import attach
 from torpor.store import values
+from torpor.worker import children
 
 if TYPE_CHECKING:
     import asyncio
@@ -204,7 +205,10 @@ class Turn:
     def _settle(self, request: Request, entry: Entry | Stored) -> None:
         value = self._bodies.decode(entry.body)
         if entry.kind is Kind.FAILURE:
-            request.future.set_exception(failure_of(request.name, value))
+            of_child = request.kind in _FAMILY and not value.get("interrupt")
+            request.future.set_exception(children.failure_of(value) if of_child else failure_of(request.name, value))
+        elif request.kind is CallKind.JOIN:
+            request.future.set_result(children.settled(request, value))
         elif request.kind is CallKind.APPROVAL:
             value["at"] = as_datetime(value["at"]) if value.get("at") is not None else None
             request.future.set_result(value)
@@ -227,6 +231,7 @@ class Turn:
         return self.loop.close_body()
 
 
+_FAMILY = frozenset({CallKind.SPAWN, CallKind.JOIN})
 _NO_ARGUMENTS: dict[str, Any] = {"args": []}
 
 

@@ -19,7 +19,6 @@ from torpor.core.lease import LEASE_SECONDS, Proof
 from torpor.core.run import State
 from torpor.engine import leases
 from torpor.errors import StoreError, StoreUnavailable
-from torpor.store.rows import RunFilter
 from torpor.worker.blocked import LoopWatch
 from torpor.worker.bodies import Secrets
 from torpor.worker.calls import Calls
@@ -227,10 +226,10 @@ class Worker:
         return len(claimed)
 
     async def _soon(self) -> bool:
-        """Whether a run it serves is ready, one falls due within two ticks, or is about to be taken from a dead worker."""
-        served = RunFilter([State.READY], list(self._served), limit=1)
-        ready, due = await self.store.transact(lambda tx: (tx.list_runs(served), tx.next_due()))
-        if ready or (due is not None and due - self.now() < 2 * TICK_SECONDS * 1e6):
+        """Whether a run it serves is ready or about to be: due within two ticks, about to hear of another, left by the dead."""
+        """Whether a run it serves is ready or about to be: due within two ticks, about to hear of another, left by the dead."""
+        coming, due = await self.store.transact(leases.coming, list(self._served))
+        if coming or (due is not None and due - self.now() < 2 * TICK_SECONDS * 1e6):
             return True
         holders = await self.store.transact(_holders)
         return await asyncio.to_thread(

@@ -9,6 +9,7 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from torpor.core.family import members_of
 from torpor.core.ids import run_name, wait_name
 from torpor.core.lease import LEASE_SECONDS
 from torpor.core.replay import shown
@@ -82,6 +83,8 @@ class RunLine:
     """What to do about a run that failed or that nobody can take up, if it is known."""
     deadline_at: int | None = None
     """When it is cancelled unless it ended before."""
+    parent: str | None = None
+    """The run that it is a child of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +158,7 @@ def run_lines(tx: Tx, runs: Sequence[RunRow], *, gone: frozenset[int] = frozense
     heads = {run.id: leases[run.id].head if run.id in leases else run.head for run in runs}
     places = [(run_id, head) for run_id, head in heads.items() if head]
     places += [(w.run_id, w.seq) for rows in waits.values() for w in rows if w.kind.for_person]
+    parents = tx.get_runs(sorted({run.parent for run in runs if run.parent is not None}))
     open_runs = any(not run.state.final for run in runs)
     reading = _Reading(
         {row.id: row for row in tx.programs()},
@@ -167,6 +171,7 @@ def run_lines(tx: Tx, runs: Sequence[RunRow], *, gone: frozenset[int] = frozense
         heads,
         tx.now(),
         _extras(tx, runs),
+        parents,
     )
     ends = {(run.id, run.head) for run in runs if run.state is State.FAILED}
     named = named_blobs(entry.body for place, entry in reading.entries.items() if place in ends)
@@ -207,6 +212,7 @@ class _Reading:
     heads: dict[int, int]
     now: int
     extras: _Extras
+    parents: dict[int, RunRow]
     packed: dict[bytes, bytes] = field(default_factory=dict)
 
     def line(self, run: RunRow) -> RunLine:
@@ -242,7 +248,13 @@ class _Reading:
             [self.wait_line(w) for w in open_waits],
             hint,
             self.extras.deadlines.get(run.id),
+            self._parent(run),
         )
+
+    def _parent(self, run: RunRow) -> str | None:
+        parent = self.parents.get(run.parent) if run.parent is not None else None
+        program = self.programs.get(parent.program) if parent is not None else None
+        return run_name(program.name, parent.id) if parent is not None and program is not None else None
 
     def wait_line(self, wait: WaitRow) -> WaitLine:
         entry = self.entries.get((wait.run_id, wait.seq))
@@ -319,6 +331,9 @@ def asked(wait: WaitRow, entry: Stored | None) -> str:
         return f"approve {first_line(wait.title)}"
     if wait.kind is WaitKind.ATTENTION and entry is not None and entry.key is not None:
         return f"settle {shown(entry.key)}"
+    if wait.kind is WaitKind.CHILDREN:
+        total = len(members_of(wait.members))
+        return f"{total - wait.need} of {total} children"
     return first_line(wait.title)
 
 

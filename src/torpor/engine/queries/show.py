@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from torpor.core.family import RESERVED
 from torpor.core.journal import Kind
 from torpor.core.run import State
 from torpor.engine.decisions import find_run
 from torpor.engine.large import legible, named_blobs
 from torpor.engine.queries.fleet import RunLine, run_lines
+from torpor.engine.queries.kin import Family, family
 from torpor.engine.queries.story import EffectLine, StoryLine, Stretch, tell
 from torpor.store import values
 
@@ -46,6 +48,7 @@ class RunShown:
     """The last checkpoint, as people see it; the input while there is none."""
     result: Any
     unread: list[Unread]
+    family: Family | None = None
 
 
 def show(tx: Tx, run: str, *, gone: frozenset[int] = frozenset(), read: int = READ) -> RunShown:
@@ -54,7 +57,7 @@ def show(tx: Tx, run: str, *, gone: frozenset[int] = frozenset(), read: int = RE
     line = run_lines(tx, [row], gone=gone)[0]
     entries = tx.journal_tail(row.id, limit=read)
     state = tx.states([row.id])[row.id]
-    signals = tx.unread([row.id]).get(row.id, [])
+    signals = [s for s in tx.unread([row.id]).get(row.id, []) if not s.name.startswith(RESERVED)]
     named = named_blobs([*(entry.body for entry in entries), state.body, *(signal.body for signal in signals)])
     packed = tx.get_blobs(named) if named else {}
     answers = {w.seq: values.plain(w.answer) for w in tx.waits([row.id], over=True) if w.answer is not None}
@@ -77,4 +80,5 @@ def show(tx: Tx, run: str, *, gone: frozenset[int] = frozenset(), read: int = RE
         values.plain(legible(state.body, packed)),
         result,
         [Unread(s.at, s.name, values.plain(legible(s.body or b"null", packed)), s.sender) for s in signals],
+        family(tx, row, line.parent),
     )

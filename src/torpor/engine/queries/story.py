@@ -212,12 +212,24 @@ class _Teller:
             self._say(
                 entry, f"message {name_of(key)} {_brief(self._body(entry))}".rstrip(), "received", ended_at=entry.at
             )
+        elif kind in {CallKind.SPAWN, CallKind.JOIN}:
+            self._hear_child(entry, key, kind)
         elif kind is CallKind.SEND:
             self._say(entry, f"message {name_of(key)} to another run", "sent", ended_at=entry.at)
         elif entry.kind is Kind.FAILURE:
             self._say(entry, f"{shown(key)} {self._error(entry)}", "failed", ended_at=entry.at)
         else:
             self._say(entry, shown(key), "done", ended_at=entry.at)
+
+    def _hear_child(self, entry: Stored, key: str, kind: CallKind) -> None:
+        if entry.kind is Kind.FAILURE:
+            self._say(entry, f"child {name_of(key)} {self._error(entry)}", "failed", ended_at=entry.at)
+        elif kind is CallKind.JOIN:
+            name = name_of(key)
+            what = name if name.endswith(" children") else f"child {name}"
+            self._say(entry, what, "joined", ended_at=entry.at)
+        elif entry.kind is Kind.CONSUMED:
+            self._say(entry, f"child {self._body(entry)}", "started", ended_at=entry.at)
 
     def _hear_note(self, entry: Stored, key: str, kind: CallKind) -> None:
         body = self._body(entry)

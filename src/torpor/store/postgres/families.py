@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from torpor.core.run import State
-from torpor.store.postgres.arrays import ByteaArray, longs
+from torpor.store.postgres.arrays import ByteaArray, TextArray, longs
 from torpor.store.postgres.begun import Begun
 from torpor.store.postgres.hot import RUN_COLUMNS, run_row
 from torpor.store.rows import FollowUp
@@ -32,6 +32,10 @@ _NAME = """INSERT INTO blob_runs (digest, run_id) SELECT DISTINCT digest, run_id
     FROM unnest(%(digests)s::bytea[], %(runs)s::bigint[]) AS b(digest, run_id) ORDER BY digest, run_id
     ON CONFLICT DO NOTHING"""
 
+_UNDELIVERED = "SELECT EXISTS (SELECT 1 FROM outbox) OR EXISTS (SELECT 1 FROM follow_ups)"
+_SPENT = """SELECT key FROM inbox WHERE run_id = %(run)s AND key = ANY(%(keys)s::text[]) AND key IS NOT NULL
+    AND body IS NULL"""
+
 
 class FamilyVerbs(Begun):
     """Children, and what follows a run's end."""
@@ -54,6 +58,10 @@ class FamilyVerbs(Begun):
         """Remove follow-ups."""
         self._tell("DELETE FROM follow_ups WHERE run_id = ANY(%(ids)s::bigint[])", ids=longs(ids))
 
+    def undelivered(self) -> bool:
+        """Whether there are messages or follow-ups; no lock is asked for, so none is skipped."""
+        return bool(self._ask(_UNDELIVERED)[0][0])
+
     def live_children(self, places: Sequence[FollowUp], *, limit: int) -> list[tuple[int, int]]:
         """Return children that did not end."""
         parents, afters = longs([place.run_id for place in places]), longs([place.after for place in places])
@@ -71,6 +79,10 @@ class FamilyVerbs(Begun):
         """Lower what waits need."""
         runs, slots, fewer = ([wait[n] for wait in waits] for n in range(3))
         self._tell(_DOWN, runs=longs(runs), slots=longs(slots), fewer=longs(fewer))
+
+    def spent(self, run: int, keys: Sequence[str]) -> set[str]:
+        """Return keys of consumed signals."""
+        return {row[0] for row in self._ask(_SPENT, run=run, keys=TextArray([*keys]))}
 
     def name_blobs(self, names: Sequence[tuple[bytes, int]]) -> None:
         """Say that runs name blobs, in order."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 from torpor.core.run import State
@@ -20,6 +21,10 @@ _LIVE = """SELECT parent, id FROM runs INDEXED BY runs_children WHERE parent = ?
 _CHILDREN = f"""SELECT {RUN_COLUMNS} FROM runs INDEXED BY runs_family WHERE parent = ? ORDER BY id DESC LIMIT ?"""
 _COUNT = """SELECT state, count(*) FROM (SELECT state FROM runs INDEXED BY runs_family WHERE parent = ?
     ORDER BY id DESC LIMIT ?) GROUP BY state ORDER BY state"""
+
+_UNDELIVERED = "SELECT EXISTS (SELECT 1 FROM outbox) OR EXISTS (SELECT 1 FROM follow_ups)"
+_SPENT = """SELECT key FROM inbox WHERE run_id = ? AND key IN (SELECT value FROM json_each(?)) AND key IS NOT NULL
+    AND body IS NULL"""
 
 
 class FamilyVerbs(Begun):
@@ -44,6 +49,10 @@ class FamilyVerbs(Begun):
         """Remove follow-ups."""
         self._db.executemany("DELETE FROM follow_ups WHERE run_id = ?", [(n,) for n in ids])
 
+    def undelivered(self) -> bool:
+        """Whether there are messages or follow-ups."""
+        return bool(self._db.execute(_UNDELIVERED).fetchone()[0])
+
     def live_children(self, places: Sequence[FollowUp], *, limit: int) -> list[tuple[int, int]]:
         """Return children that did not end."""
         found: list[tuple[int, int]] = []
@@ -67,6 +76,11 @@ class FamilyVerbs(Begun):
             "UPDATE waits SET need = need - ? WHERE run_id = ? AND slot = ?",
             [(fewer, run_id, slot) for run_id, slot, fewer in waits],
         )
+
+    def spent(self, run: int, keys: Sequence[str]) -> set[str]:
+        """Return keys of consumed signals."""
+        rows = self._db.execute(_SPENT, (run, json.dumps([*keys])))
+        return {row[0] for row in rows}
 
     def name_blobs(self, names: Sequence[tuple[bytes, int]]) -> None:
         """Say that runs name blobs."""

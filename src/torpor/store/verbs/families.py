@@ -26,6 +26,12 @@ class FamilyVerbs(Protocol):
     def drop_follow_ups(self, ids: Sequence[int]) -> None:
         """Say that nothing is left to be done for these runs. Under each run's lock."""
 
+    def undelivered(self) -> bool:
+        """Whether there are messages or follow-ups, those that somebody works on at this moment included.
+
+        To be asked before runs are looked at: what a delivery starts is there as soon as its message is gone.
+        """
+
     def live_children(self, places: Sequence[FollowUp], *, limit: int) -> list[tuple[int, int]]:
         """Return (parent, child) of children that did not end and are above `after`, by parent and child."""
 
@@ -37,6 +43,9 @@ class FamilyVerbs(Protocol):
 
     def count_down(self, waits: Sequence[tuple[int, int, int]]) -> None:
         """Lower what (run, slot) needs by a number, under the run's lock."""
+
+    def spent(self, run: int, keys: Sequence[str]) -> set[str]:
+        """Return which of these keys belong to signals that the run has consumed."""
 
     def name_blobs(self, names: Sequence[tuple[bytes, int]]) -> None:
         """Say that (digest, run): a run names a blob that another run wrote, so that it stays while either needs it."""

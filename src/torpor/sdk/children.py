@@ -1,0 +1,78 @@
+"""What a flow asks of other runs: to begin as its children, and how they ended."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from torpor.core.ids import parse_run
+from torpor.core.replay import CallKind
+from torpor.errors import UsageError
+from torpor.sdk.calling import Calling, check_name
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Iterable
+
+_KEY_LETTERS = 500
+
+
+class Children(Calling):
+    """Spawn, join."""
+
+    __slots__ = ()
+
+    def spawn(
+        self,
+        program: str,
+        input: Any = None,  # noqa: A002 - as everywhere: what a program is started with
+        *,
+        key: str = "",
+        independent: bool = False,
+    ) -> Coroutine[Any, Any, str]:
+        """Start a run of a program as a child, with this run's tenant and priority, and return its id.
+
+        It starts exactly once, however often this run is interrupted. When this run ends or is cancelled, its children
+        are cancelled too, joined or not; an `independent` one goes on. With a `key`, this run has one child of that
+        program and key, and asking again, in a later turn, returns it. Raises UsageError for an unknown program.
+        """
+        check_name(program, "a program's name")
+        if len(key) > _KEY_LETTERS or "\0" in key:
+            raise UsageError(f"a child's key has at most {_KEY_LETTERS} letters, none of them U+0000")
+        values = {"input": input, "key": key, "independent": bool(independent)}
+        return self._call(self._promise("spawn", program), CallKind.SPAWN, program, values)
+
+    def join(self, child: str) -> Coroutine[Any, Any, Any]:
+        """Sleep until a child has ended, and return its result. Each child's end is given out once.
+
+        Raises ChildFailed if it failed or was cancelled, UsageError for a run that is not a child of this one.
+        """
+        self._check_child(child)
+        return self._call(self._promise("join", child), CallKind.JOIN, child, {"children": [child]})
+
+    def join_all(self, children: Iterable[str], *, return_exceptions: bool = False) -> Coroutine[Any, Any, list[Any]]:
+        """Sleep until all these children have ended, and return their results in the order of their ids.
+
+        It is one wait: the run is woken once, by the last of them. If any failed, raises ChildFailed for the first in
+        that order, when all have ended; with `return_exceptions` its ChildFailed stands in the place of its result.
+        """
+        ids = [*children]
+        for child in ids:
+            self._check_child(child)
+        name = f"{len(ids)} children"
+        return self._join_all(self._promise("join_all", name), name, ids, return_exceptions=return_exceptions)
+
+    async def _join_all(self, number: int, name: str, ids: list[str], *, return_exceptions: bool) -> list[Any]:
+        if not ids:
+            self._port.unbegun.pop(number, None)
+            return []
+        values = {"children": ids, "all": True, "exceptions": bool(return_exceptions)}
+        results: list[Any] = await self._call(number, CallKind.JOIN, name, values)
+        return results
+
+    def _check_child(self, child: str) -> None:
+        given: object = child
+        if not isinstance(given, str):
+            raise UsageError(f"a child is named by the id that ctx.spawn returned, not by {given!r}")
+        if parse_run(child)[1] == parse_run(self._port.run_id)[1]:
+            raise UsageError(
+                f"{child} is this run: it cannot wait for its own end", hint="join what ctx.spawn returned"
+            )
