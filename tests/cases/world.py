@@ -30,7 +30,7 @@ from torpor.store.sqlite import turnstile
 from torpor.testing import showing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from torpor.core.lease import Lease
     from torpor.store.protocol import Store, Tx
@@ -106,14 +106,14 @@ class World:
 
     # workers
 
-    def worker(self, app: str, *, name: str = "w0", lease_seconds: float = 1.0) -> Member:
+    def worker(self, app: str, *, name: str = "w0", lease_seconds: float = 1.0, options: Sequence[str] = ()) -> Member:
         """Start a worker process on `apps/APP.py`, and return once the store knows it."""
         log = self._folder / f"worker-{len(self.members)}.log"
         command = [sys.executable, "-m", "torpor", "worker", str(APPS / f"{app}.py")]
-        options = ["--store", self.url, "--name", name, "--lease-seconds", str(lease_seconds)]
+        usual = ["--store", self.url, "--name", name, "--lease-seconds", str(lease_seconds)]
         with log.open("wb") as errors:
             process = subprocess.Popen(
-                [*command, *options],
+                [*command, *usual, *options],
                 cwd=ROOT,
                 env={**os.environ, PORT: str(self.outside.port)},
                 stdin=subprocess.DEVNULL,

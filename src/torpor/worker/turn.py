@@ -74,7 +74,7 @@ class Turn:
         if asked.record is not None:
             self.records[asked.key] = asked.record
         if asked.diverged_from is not None and self.diverged is None:
-            self.diverged = self._divergence(asked.diverged_from, asked=shown(asked.key))
+            self.diverged = self._divergence(asked.diverged_from, asked=_told(asked.key, content))
         if not self.replaying and self.diverged is None:
             self._executor.progress.begin(request, asked.record)
 
@@ -216,7 +216,8 @@ class Turn:
             request.future.set_result(value)
 
     def _divergence(self, record: Record, *, asked: str) -> Diverged:
-        recorded = shown(record.key)
+        intent = self._bodies.decode(record.intents[-1].body) if record.intents else {}
+        recorded = _told(record.key, intent) if asked else shown(record.key)
         instead = f"asks for {asked}" if asked else "does not ask for it"
         message = f"turn {self.turn} recorded {recorded}, and the code {instead}"
         return Diverged(
@@ -233,6 +234,16 @@ class Turn:
 
 _FAMILY = frozenset({CallKind.SPAWN, CallKind.JOIN})
 _NO_ARGUMENTS: dict[str, Any] = {"args": []}
+_TOLD_LETTERS = 120
+
+
+def _told(key: str, content: dict[str, Any]) -> str:
+    """Return a call with its arguments, as far as there is room: the two sides of a divergence may differ in nothing else."""
+    args = content.get("args")
+    if not args:
+        return shown(key)
+    text = ", ".join(repr(values.plain(values.encode(arg))) for arg in args)
+    return f"{shown(key)}({text if len(text) <= _TOLD_LETTERS else f'{text[:_TOLD_LETTERS]}...'})"
 
 
 def failure_of(name: str, recorded: dict[str, Any]) -> StepFailed | Interrupted:
