@@ -64,6 +64,9 @@ def _calls(runs: list[int], program: int) -> list[Callable[[Tx], object]]:
         lambda tx: tx.newest_slots([1, 2], limit=5),
         lambda tx: tx.spent(runs[0], ["k"]),
         lambda tx: tx.undelivered(),
+        lambda tx: tx.streams(runs, lock=True),
+        lambda tx: tx.parts(runs[0], after=5, limit=5),
+        lambda tx: tx.views(runs),
     ]
 
 
@@ -104,6 +107,7 @@ def test_sqlite_walks_no_large_table(make_place: Callable[[str], Place]) -> None
         "run_keys",
         "schedules",
         "slots",
+        *("streams", "parts", "views"),
     }
     walks = [
         (statement, step)

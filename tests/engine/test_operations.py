@@ -168,7 +168,15 @@ def test_a_timer_is_not_consumed_early(store: Store, moment: Moment) -> None:
     due = moment.at + 1
     assert one.commit(proposal(lease, not_before=due))[0].early
     moment.advance(0.000001)
-    assert one.commit(proposal(lease, not_before=due))[0] == (moment.at, Flag.NONE, State.RUNNING, None, False, False)
+    assert one.commit(proposal(lease, not_before=due))[0] == (
+        moment.at,
+        Flag.NONE,
+        State.RUNNING,
+        None,
+        False,
+        False,
+        0,
+    )
 
 
 def test_messages_leave_with_their_commit_and_arrive_once(store: Store) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 LIMIT_SECONDS = 0.15
 MOST = 50
-_RUNS = frozenset({"show", "signal", "cancel"})
+_RUNS = frozenset({"show", "tail", "signal", "cancel"})
 _WAITS = frozenset({"inbox", "approve", "deny", "answer"})
 _FIXED = {"completion": ("bash", "zsh", "fish"), "bench": ("w1", "w3", "w4", "w5")}
 

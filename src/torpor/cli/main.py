@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from torpor.cli import deciding, making, reading, schedules, working
+from torpor.cli import deciding, making, reading, schedules, tailing, working
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -28,6 +28,7 @@ _EXAMPLES: dict[str, tuple[Callable[..., Any], str]] = {
     "worker": (working.worker, "torpor worker hello.py --name w1 --store postgresql://..."),
     "ps": (reading.ps, "torpor ps --state failed --program greet"),
     "show": (reading.show, "torpor show greet-7Q3D"),
+    "tail": (tailing.tail, "torpor tail -f greet-7Q3D"),
     "signal": (deciding.signal, "torpor signal order-7Q3D paid '{\"eur\": 40}' --key payment-881"),
     "approve": (deciding.approve, "torpor approve w-7q3d-3"),
     "deny": (deciding.deny, 'torpor deny w-7q3d-3 "wrong order number"'),

@@ -226,6 +226,10 @@ def shown_lines(screen: Screen, run: RunShown, *, entries: int) -> Iterator[str]
     if run.unread:
         names = ", ".join(sorted({clean(signal.name) for signal in run.unread}))
         yield f"  unread   {plural(len(run.unread), 'signal')}: {names}"
+    if run.parts:
+        yield f"  emitted  {plural(run.parts, 'part')}: torpor tail {line.run}"
+    if run.view is not None:
+        yield from _field_lines("shows", run.view)
     if line.state == "completed":
         yield from _field_lines("result", "null" if run.result is None else run.result)
     yield ""

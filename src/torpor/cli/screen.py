@@ -84,8 +84,12 @@ class Screen:
 
     def say(self, text: str = "") -> None:
         """Write a line."""
+        self.put(f"{text}\n")
+
+    def put(self, text: str) -> None:
+        """Write a piece of a line, or lines."""
         shown = text if self.unicode else text.translate(_ASCII)
-        self.out.write(shown.encode(self._encoding, "replace").decode(self._encoding) + "\n")
+        self.out.write(shown.encode(self._encoding, "replace").decode(self._encoding))
         self.out.flush()
 
     @property

@@ -6,3 +6,5 @@ from torpor.client.client import Client as Client
 from torpor.client.places import blobs_address as blobs_address
 from torpor.client.places import without_password as without_password
 from torpor.client.starting import Started as Started
+from torpor.client.streaming import Part as Part
+from torpor.core.stream import Kept as Kept

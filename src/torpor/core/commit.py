@@ -17,6 +17,7 @@ from torpor.core.run import State, may_follow
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from torpor.core.stream import StreamWrite
     from torpor.core.wait import WaitKind
 
 
@@ -115,6 +116,10 @@ class Proposal:
     rows: Sequence[NewRow] = ()
     messages: Sequence[NewMessage] = ()
     blobs: Sequence[Blob] = ()
+    stream: StreamWrite | None = None
+    """What is to be written to the run's stream; refused, with everything, if somebody else wrote there."""
+    view: bytes | None = None
+    """What the run shows of itself from now on."""
     transactional: bool = False
     """Whether an author's own writes are part of this transaction: the effect happens here, so here it is refused."""
 
@@ -140,6 +145,8 @@ class Proposal:
             or self.rows
             or self.messages
             or self.blobs
+            or self.stream is not None
+            or self.view is not None
             or self.not_before
             or self.transactional
         )

@@ -46,6 +46,7 @@ class CallKind(StrEnum):
     VALUE = "v"
     SPAWN = "p"
     JOIN = "j"
+    EMIT = "o"
 
 
 class Call(NamedTuple):

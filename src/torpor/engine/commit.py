@@ -10,7 +10,9 @@ A batch of proposals of different runs shares one transaction and one fsync (gro
 * a refused proposal changed nothing and does not disturb its neighbours. A statement that *fails* takes the whole batch
   with it; the committer then sends each proposal alone, so one bad commit fails alone.
 
-The order of locks in one transaction: runs by number, then leases by number (`Tx.append`, `Tx.leave`).
+* a proposal that writes to the run's stream is refused as lost if somebody else wrote there (`core.stream`, G2).
+
+The order of locks in one transaction: runs by number, then leases by number (`Tx.append`, `Tx.leave`), then streams.
 """
 
 from __future__ import annotations
@@ -21,12 +23,14 @@ from torpor.core.commit import broken_rule
 from torpor.core.journal import Kind
 from torpor.core.lease import LEASE_SECONDS, Fence, LostAnswer, after_lost_answer, fence
 from torpor.core.run import FOLLOWED, Flag, State
+from torpor.engine import streams
 from torpor.store.rows import Append, Leave, RunChange, StateRow, WaitRow
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from torpor.core.commit import Proposal
+    from torpor.core.stream import StreamRow
     from torpor.store.protocol import Tx
     from torpor.store.rows import Left
 
@@ -38,7 +42,8 @@ class Reply(NamedTuple):
     """What became of one proposal. `at` is the store's time of its entries.
 
     `refused` is None, or why nothing was written; `flags` and `state` are the run's afterwards. `answered`: nothing was
-    written because a person decided first; `early`: because a timer is not due by the store's clock.
+    written because a person decided first; `early`: because a timer is not due by the store's clock. `n` is the counter of
+    the run's stream if the proposal wrote to it.
     """
 
     at: int
@@ -47,6 +52,7 @@ class Reply(NamedTuple):
     refused: Fence | None = None
     answered: bool = False
     early: bool = False
+    n: int = 0
 
 
 def commit(tx: Tx, proposals: Sequence[Proposal], *, lease_micros: int = LEASE_MICROS) -> list[Reply]:
@@ -61,27 +67,32 @@ def commit(tx: Tx, proposals: Sequence[Proposal], *, lease_micros: int = LEASE_M
         return _commit_hot(tx, proposals, lease_micros)
     answered = _answered_first(tx, [p for p in proposals if p.closes])
     early = {p.run_id for p in proposals if p.not_before and tx.now() < p.not_before}
-    going = [p for p in proposals if p.run_id not in answered and p.run_id not in early]
+    spoken = [p for p in proposals if p.stream is not None]
+    known, behind = _streams(tx, proposals, spoken) if spoken else ({}, set[int]())
+    still = answered | early | behind
+    going = [p for p in proposals if p.run_id not in still]
     stays = [p for p in going if p.after is State.RUNNING]
     leaves = [p for p in going if p.after is not State.RUNNING]
-    if stays and leaves:
+    if stays and leaves and not spoken:
         tx.fence_order([p.run_id for p in leaves], [p.run_id for p in going])
     kept = tx.append([_append(p) for p in stays], lease_micros=lease_micros) if stays else {}
     left = tx.leave([_leave(p) for p in leaves]) if leaves else {}
     if left:
         _tell(tx, left)
     winners = [p for p in going if not p.hot and (p.run_id in kept or p.run_id in left)]
-    if winners:
-        _carry(tx, winners)
+    counters = _carry(tx, winners, known) if winners else {}
     refused = [p for p in going if p.run_id not in kept and p.run_id not in left]
     reasons = _reasons(tx, refused) if refused else {}
     now = tx.now()
     return [
-        Reply(now, Flag.NONE, State.RUNNING, None, p.run_id in answered, p.run_id in early)
-        if p.run_id in answered or p.run_id in early
-        else _reply(p, now, kept, left, reasons)
+        _reply(p, now, kept, left, reasons, counters)
+        if p.run_id not in still
+        else Reply(now, Flag.NONE, State.RUNNING, _LOST[p.run_id in behind], p.run_id in answered, p.run_id in early)
         for p in proposals
     ]
+
+
+_LOST = {True: Fence.LOST, False: None}
 
 
 def _commit_hot(tx: Tx, proposals: Sequence[Proposal], lease_micros: int) -> list[Reply]:
@@ -92,7 +103,7 @@ def _commit_hot(tx: Tx, proposals: Sequence[Proposal], lease_micros: int) -> lis
     reasons = _reasons(tx, refused) if refused else {}
     now = tx.now()
     unflagged = Reply(now, Flag.NONE, State.RUNNING)
-    return [unflagged if kept.get(p.run_id) is Flag.NONE else _reply(p, now, kept, {}, reasons) for p in proposals]
+    return [unflagged if kept.get(p.run_id) is Flag.NONE else _reply(p, now, kept, {}, reasons, {}) for p in proposals]
 
 
 def _reply(
@@ -101,12 +112,13 @@ def _reply(
     kept: dict[int, Flag],
     left: dict[int, Left],
     reasons: dict[int, tuple[Fence, Flag]],
+    counters: dict[int, int],
 ) -> Reply:
     run_id = proposal.run_id
     if run_id in kept:
-        return Reply(now, kept[run_id], State.RUNNING)
+        return Reply(now, kept[run_id], State.RUNNING, n=counters.get(run_id, 0))
     if run_id in left:
-        return Reply(now, Flag.NONE, left[run_id].state)
+        return Reply(now, Flag.NONE, left[run_id].state, n=counters.get(run_id, 0))
     reason, flags = reasons[run_id]
     return Reply(now, flags, State.RUNNING, reason)
 
@@ -142,8 +154,17 @@ def _answered_first(tx: Tx, proposals: Sequence[Proposal]) -> set[int]:
     return {p.run_id for p in proposals if any((p.run_id, slot, seq) in decided for slot, seq in p.closes)}
 
 
-def _carry(tx: Tx, winners: Sequence[Proposal]) -> None:
-    """Write everything that travels with the entries of proposals that passed the fence."""
+def _streams(
+    tx: Tx, proposals: Sequence[Proposal], spoken: Sequence[Proposal]
+) -> tuple[dict[int, StreamRow], set[int]]:
+    """Lock what a batch needs that writes to streams; return them and the runs where somebody else wrote (G2)."""
+    leaving = [p.run_id for p in proposals if p.after is not State.RUNNING]
+    tx.fence_order(leaving, [p.run_id for p in proposals])
+    return streams.behind(tx, spoken)
+
+
+def _carry(tx: Tx, winners: Sequence[Proposal], known: dict[int, StreamRow]) -> dict[int, int]:
+    """Write everything that travels with the entries of proposals that passed the fence; return counters of streams."""
     now = tx.now()
     blobs = [(p.run_id, blob) for p in winners for blob in p.blobs]
     states = [_checkpoint(p, now) for p in winners if p.state_body is not None]
@@ -178,6 +199,8 @@ def _carry(tx: Tx, winners: Sequence[Proposal]) -> None:
     if messages:
         tx.add_messages(messages)
         tx.hint("outbox")
+    said = [(p.run_id, p.epoch, p.stream, p.view) for p in winners if p.stream is not None or p.view is not None]
+    return streams.write(tx, said, known) if said else {}
 
 
 def _checkpoint(p: Proposal, now: int) -> StateRow:
@@ -220,4 +243,6 @@ def find_out(tx: Tx, proposal: Proposal) -> tuple[LostAnswer, Reply]:
     run = tx.get_runs([run_id]).get(run_id)
     at = above[0].at if above else tx.now()
     flags = lease.flags if lease is not None else Flag.NONE
-    return verdict, Reply(at, flags, run.state if run is not None else State.CANCELLED)
+    stream = tx.streams([run_id]).get(run_id) if proposal.stream is not None else None
+    n = stream.n if stream is not None else 0
+    return verdict, Reply(at, flags, run.state if run is not None else State.CANCELLED, n=n)

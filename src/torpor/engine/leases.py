@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from torpor.core.lease import LEASE_SECONDS, Lease, Proof, reapable
 from torpor.core.run import State
+from torpor.engine import streams
 from torpor.store.rows import Claim, RunChange, RunFilter
 
 if TYPE_CHECKING:
@@ -95,6 +96,7 @@ def reap(tx: Tx, proofs: Mapping[int, Proof], *, quiet_until: int, limit: int = 
             changes.append(_freed(run, lease, now))
     if taken:
         tx.drop_leases([one.run_id for one in taken])
+        streams.retract(tx, [one.run_id for one in taken])
         tx.change_runs(changes)
         tx.hint("ready")
     return taken

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from torpor.clock import as_datetime
 from torpor.sdk.children import Children
+from torpor.sdk.speaking import Speaking
 from torpor.sdk.waiting import Waiting
 from torpor.sdk.work import Work
 
@@ -61,7 +62,7 @@ class Log:
         self._port.log("error", event, fields)
 
 
-class Context(Work, Waiting, Children):
+class Context(Work, Waiting, Children, Speaking):
     """The first argument of every flow."""
 
     __slots__ = ("log",)

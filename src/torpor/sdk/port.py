@@ -53,6 +53,12 @@ class Port(Protocol):
     def value(self, name: str, draw: Callable[[], Any]) -> Any:
         """Return the recorded value of this call, or draw one, to be recorded with the next commit."""
 
+    def emit(self, part: object) -> None:
+        """Put a part into the run's stream, once: not again while replaying."""
+
+    def show(self, value: object) -> None:
+        """Overwrite what people see of the run now."""
+
     def now(self) -> int:
         """Return the store's time as this worker knows it, in microseconds."""
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from torpor.core.effect import Safety
 from torpor.core.retry import RetryPolicy
@@ -17,6 +17,16 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound="Callable[..., Any]")
 _MARK = "__torpor_definition__"
+
+
+class Voice(Protocol):
+    """What an attempt emits with; the driver's."""
+
+    def emit(self, part: object) -> None:
+        """Put a part into the run's stream."""
+
+    def ended(self, *, cancelled: bool) -> None:
+        """Take note that the attempt is over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +42,17 @@ class EffectContext:
     deadline: datetime | None
     run_id: str
     _secret: Callable[[str], str]
+    voice: Voice = field(repr=False)
+    """What `emit` speaks with: torpor's."""
+
+    def emit(self, part: object) -> None:
+        """Put a text or a storable value into the run's stream, readable within moments (`torpor tail -f`).
+
+        It is kept with the outcome of this attempt. An attempt that fails or loses its worker is taken back, so whoever
+        reads ends with exactly what the last one emitted. May be called from any thread. Raises UnstorableValue, and
+        UsageError for more than a megabyte at once and in a `transactional` effect.
+        """
+        self.voice.emit(part)
 
     def secret(self, name: str) -> str:
         """Return a secret by name, resolved now; it is never stored (G15). Raises NotFound."""

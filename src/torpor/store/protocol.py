@@ -18,6 +18,7 @@ from torpor.store.verbs.leases import LeaseVerbs
 from torpor.store.verbs.lines import LineVerbs
 from torpor.store.verbs.runs import RunVerbs
 from torpor.store.verbs.schedules import ScheduleVerbs
+from torpor.store.verbs.streams import StreamVerbs
 from torpor.store.verbs.waits import WaitVerbs
 from torpor.store.verbs.whole import WholeVerbs
 
@@ -54,6 +55,7 @@ class Tx(
     LineVerbs,
     CancelVerbs,
     ScheduleVerbs,
+    StreamVerbs,
     WholeVerbs,
     Protocol,
 ):

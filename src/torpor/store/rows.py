@@ -188,6 +188,14 @@ class MessageRow(NamedTuple):
     detail: str = ""
 
 
+class ViewRow(NamedTuple):
+    """What a run shows of itself, since when."""
+
+    run_id: int
+    at: int
+    body: bytes
+
+
 class Append(NamedTuple):
     """A fenced append: applied only if the lease carries token, epoch and head (and no cancel, if it forbids that)."""
 

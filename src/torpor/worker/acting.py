@@ -24,6 +24,7 @@ from torpor.core.wait import Open, Trouble, WaitKind
 from torpor.errors import UnstorableValue
 from torpor.sdk.steps import Answer, EffectContext
 from torpor.worker.call import Call, Stage
+from torpor.worker.voice import Mute
 
 if TYPE_CHECKING:
     from torpor.core.replay import Record
@@ -173,7 +174,14 @@ def context_of(executor: Executor, call: Call) -> EffectContext:
     seconds = definition.timeout_seconds if definition is not None else None
     deadline = as_datetime(executor.worker.now() + micros(seconds)) if seconds is not None else None
     return EffectContext(
-        key_of(executor, call.request), call.attempt, deadline, executor.name, executor.worker.secrets.resolve
+        key_of(executor, call.request),
+        call.attempt,
+        deadline,
+        executor.name,
+        executor.worker.secrets.resolve,
+        Mute(f"{call.request.name} is `transactional` and cannot emit: nothing of it is true before its commit")
+        if safety_of(call.request) is Safety.TRANSACTIONAL
+        else executor.commits.stream.voice(call.request.key),
     )
 
 

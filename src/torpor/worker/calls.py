@@ -51,6 +51,8 @@ class Calls:
             _finished(done, running)
         else:
             running.add_done_callback(partial(_finished, done))
+        if context is not None:  # after `done`: what it recorded decides what becomes of what was emitted
+            running.add_done_callback(lambda ended: context.voice.ended(cancelled=ended.cancelled()))
         return running
 
     async def _in_thread(self, definition: Definition, args: Sequence[Any], more: dict[str, Any]) -> Any:

@@ -14,6 +14,7 @@ from torpor.core.journal import Entry, Kind
 from torpor.core.lease import Fence
 from torpor.core.wait import WaitKind
 from torpor.worker.draft import TITLE_LETTERS, Draft
+from torpor.worker.stream import Stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,12 +44,22 @@ class Commits:
         self._alone_begun = False
         self._held = 0
         self._quiet: list[Callable[[], None]] = []
+        self._stream: Stream | None = None
 
     # gathering
+
+    @property
+    def stream(self) -> Stream:
+        """What the run emits and shows, made when somebody may want to."""
+        if self._stream is None:
+            self._stream = Stream(self._executor)
+        return self._stream
 
     def record(self, entry: Entry) -> None:
         """Put an entry into the next commit."""
         self.draft.entries.append(entry)
+        if self._stream is not None and entry.kind is not Kind.OUTCOME and entry.key is not None:
+            self._stream.failed(entry.key)
 
     def message(self, message: NewMessage) -> None:
         """Put a message to another run into the next commit."""
@@ -161,6 +172,8 @@ class Commits:
             proposal.blobs = executor.bodies.take_new()
         if not proposal.entries and not alone:
             return None
+        if self._stream is not None:
+            self._stream.travel(proposal)
         self._under_way = proposal
         self._alone_begun = False
         return proposal
@@ -177,6 +190,8 @@ class Commits:
         executor = self._executor
         if executor.ended:
             return
+        if self._stream is not None:
+            self._stream.answered(reply)
         if reply.refused is Fence.LOST:
             executor.lost("the lease was lost")
         elif reply.refused is not None or reply.answered or reply.early:
@@ -225,6 +240,8 @@ class Commits:
 
     def take_back(self) -> None:
         """Take the last proposal back: the effect it carried raised, nothing was written."""
+        if self._stream is not None:
+            self._stream.not_written()
         if self._under_way is not None:
             self._executor.bodies.new[:0] = self._under_way.blobs
         self._under_way = None

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from torpor.core.lease import Lease
     from torpor.core.replay import Record
     from torpor.core.run import State
+    from torpor.core.stream import PartKind
     from torpor.core.wait import Delivery, Open, Signal, WaitKind
     from torpor.engine.commit import Reply
     from torpor.engine.family import Joinable
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from torpor.worker.committer import Committer
     from torpor.worker.draft import Draft
     from torpor.worker.standing import Standing
+    from torpor.worker.streams import Streams
+    from torpor.worker.voice import Voice
 
 
 class Turn(Protocol):
@@ -136,10 +139,27 @@ class Progress(Protocol):
         """Record that a call failed for good."""
 
 
+class Stream(Protocol):
+    """What a run emits and shows, to who lets it."""
+
+    def voice(self, key: str) -> Voice:
+        """Return the voice of an attempt that begins."""
+
+    def from_flow(self, key: str, kind: PartKind, said: str | bytes) -> None:
+        """Take what the flow emitted, to be written by the commit of the entry with this key."""
+
+    def show(self, body: bytes) -> None:
+        """Overwrite what the run shows of itself."""
+
+
 class Commits(Protocol):
     """An executor's commits, to its other parts."""
 
     draft: Draft
+
+    @property
+    def stream(self) -> Stream:
+        """What the run emits and shows."""
 
     def record(self, entry: Entry) -> None:
         """Put an entry into the next commit."""
@@ -293,6 +313,7 @@ class Worker(Protocol):
     secrets: Secrets
     standing: Standing
     committer: Committer
+    streams: Streams
     calls: Calls
     others_wait: bool
     linger_seconds: float
@@ -339,6 +360,7 @@ __all__ = [
     "Outside",
     "Progress",
     "Questions",
+    "Stream",
     "Turn",
     "Worker",
 ]

@@ -22,11 +22,13 @@ from torpor.sdk.port import Request
 from torpor.sdk.rows import attach
 from torpor.store import values
 from torpor.worker import children
+from torpor.worker.voice import checked, spoken
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Sequence
 
+    from torpor.core.stream import PartKind
     from torpor.sdk.app import Flow
     from torpor.worker.roles import Executor
 
@@ -57,6 +59,8 @@ class Turn:
         self._timers = 0
         self.reads = 0
         """How many reads of rows are under way; nothing is handed over meanwhile."""
+        self._unheard: list[tuple[str, PartKind, str | bytes]] = []
+        self._shown: bytes | None = None
         for field, rows in rows_of(state):
             attach(rows, field, self._reader(field))
         self.main = begin(flow, self, state)
@@ -91,6 +95,33 @@ class Turn:
         body = self._bodies.encode(draw(), f"ctx.{name}()")
         self.notes.append(Entry(Kind.NOTE, asked.key, body))
         return self._bodies.decode(body)
+
+    def emit(self, part: object) -> None:
+        """Put a part into the run's stream, once: a note says that it was, and both are durable together or not at all."""
+        strike = self._worker.secrets.strike
+        kind, said = spoken(part, strike)
+        asked = self._replay.ask(Call(CallKind.EMIT, "emit"))
+        if asked.record is None or not asked.record.notes:
+            self._unheard.append((asked.key, kind, said))
+            self._speak()
+
+    def show(self, value: object) -> None:
+        """Overwrite what people see of the run now; replay ends with what was shown last."""
+        self._shown = checked(values.encode(value, path="the shown value"), self._worker.secrets.strike, "show")
+        self._speak()
+
+    def _speak(self) -> None:
+        """Say and show what the body wants to; not while replay may still find that it diverged (G11)."""
+        if self.replaying:
+            return
+        commits = self._executor.commits
+        for key, kind, said in self._unheard:
+            commits.stream.from_flow(key, kind, said)
+            commits.record(Entry(Kind.NOTE, key, None))
+        self._unheard.clear()
+        if self._shown is not None:
+            commits.stream.show(self._shown)
+            self._shown = None
 
     def now(self) -> int:
         """Return the store's time as the worker knows it."""
@@ -151,6 +182,7 @@ class Turn:
         if self.diverged is not None:
             return
         self.replaying = False
+        self._speak()
         for request in list(self.open.values()):
             if not request.withdrawn:
                 self._executor.progress.begin(request, self.records.get(request.key))

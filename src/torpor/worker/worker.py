@@ -32,6 +32,7 @@ from torpor.worker.news import News
 from torpor.worker.outside import Outside
 from torpor.worker.renewals import Held, Renewals
 from torpor.worker.standing import Standing
+from torpor.worker.streams import Streams
 from torpor.worker.threads import Threads
 
 if TYPE_CHECKING:
@@ -134,6 +135,7 @@ class Worker:
         self.standing.on_copy = self._end_copy
         micros = clock.micros(self.lease_seconds)
         self.committer = Committer(self.store, self.standing, lease_micros=micros)
+        self.streams = Streams(self.store, self.standing)
         self.gate = Gate(self.store, self.standing)
         self.calls = Calls(self._threads)
         self.outside = Outside(self)

@@ -49,6 +49,10 @@ class RunShown:
     result: Any
     unread: list[Unread]
     family: Family | None = None
+    view: Any = None
+    """What the run shows of itself now (`ctx.show`)."""
+    parts: int = 0
+    """The number of its stream's last part; 0: it emitted nothing."""
 
 
 def show(tx: Tx, run: str, *, gone: frozenset[int] = frozenset(), read: int = READ) -> RunShown:
@@ -68,6 +72,7 @@ def show(tx: Tx, run: str, *, gone: frozenset[int] = frozenset(), read: int = RE
     result = None
     if row.state is State.COMPLETED and last is not None and last.kind is Kind.OUTCOME and last.body:
         result = values.plain(legible(last.body, packed))
+    view, stream = tx.views([row.id]).get(row.id), tx.streams([row.id]).get(row.id)
     return RunShown(
         tx.now(),
         line,
@@ -81,4 +86,6 @@ def show(tx: Tx, run: str, *, gone: frozenset[int] = frozenset(), read: int = RE
         result,
         [Unread(s.at, s.name, values.plain(legible(s.body or b"null", packed)), s.sender) for s in signals],
         family(tx, row, line.parent),
+        None if view is None else values.plain(view.body),
+        0 if stream is None else stream.n,
     )

@@ -12,6 +12,7 @@ from torpor.store.postgres.lines import LineVerbs
 from torpor.store.postgres.listener import channel_of
 from torpor.store.postgres.runs import RunVerbs
 from torpor.store.postgres.schedules import ScheduleVerbs
+from torpor.store.postgres.streams import StreamVerbs
 from torpor.store.postgres.waits import WaitVerbs
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from torpor.store.postgres.exchange import Exchange
 
 
-class PostgresTx(RunVerbs, JournalVerbs, WaitVerbs, LeaseVerbs, FamilyVerbs, LineVerbs, ScheduleVerbs):
+class PostgresTx(RunVerbs, JournalVerbs, WaitVerbs, LeaseVerbs, FamilyVerbs, LineVerbs, ScheduleVerbs, StreamVerbs):
     """One transaction."""
 
     def __init__(self, exchange: Exchange, schema: str, errands: Errands | None = None) -> None:

@@ -17,6 +17,7 @@ _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 TABLES = (
     *("meta", "programs", "tenants", "runs", "run_keys", "states", "leases", "journal", "waits", "inbox", "outbox"),
     *("rows", "blobs", "blob_runs", "workers", "follow_ups"),
+    *("streams", "parts", "views"),
 )
 _MISSING = re.compile(rf"no such table: (main\.)?({'|'.join(TABLES)})")
 _LATER = {

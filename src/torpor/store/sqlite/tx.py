@@ -8,8 +8,9 @@ from torpor.store.sqlite.leases import LeaseVerbs
 from torpor.store.sqlite.lines import LineVerbs
 from torpor.store.sqlite.runs import RunVerbs
 from torpor.store.sqlite.schedules import ScheduleVerbs
+from torpor.store.sqlite.streams import StreamVerbs
 from torpor.store.sqlite.waits import WaitVerbs
 
 
-class SqliteTx(RunVerbs, JournalVerbs, WaitVerbs, LeaseVerbs, FamilyVerbs, LineVerbs, ScheduleVerbs):
+class SqliteTx(RunVerbs, JournalVerbs, WaitVerbs, LeaseVerbs, FamilyVerbs, LineVerbs, ScheduleVerbs, StreamVerbs):
     """One transaction."""

@@ -1,0 +1,82 @@
+"""Reading what runs emit and show while they are under way."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from torpor.client.connected import Connected
+from torpor.core.stream import Kept
+from torpor.engine import streams
+from torpor.store.protocol import Lane
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+POLL_SECONDS = 1.0
+"""Hints make a reader fast; this is the truth behind them."""
+
+
+class Part(NamedTuple):
+    """A numbered part of a run's stream.
+
+    `kind` is `text`, `value` or `retract`. A retract's body is a list of [from, to], both included: these parts are
+    taken back, because the attempt that emitted them was dropped. `at` is the store's time, in microseconds UTC.
+    """
+
+    n: int
+    kind: str
+    body: Any
+    at: int
+
+
+class Streaming(Connected):
+    """Streams and views."""
+
+    async def stream(self, run: str, after: int = 0, *, follow: bool = True) -> AsyncGenerator[Part, None]:
+        """Yield the parts of a run's stream after a number, as they come, until the run has ended.
+
+        Any number of readers, from any process, may begin anywhere and come back with the last number they have seen:
+        none is missed and none is told twice (G11). With `follow=False` it ends with what is there now. The run does not
+        know its readers. Raises NotFound.
+        """
+        loop = asyncio.get_running_loop()
+        news = asyncio.Event()
+        topics = {"ended"}
+
+        def heard(topic: str) -> None:
+            if topic in topics:
+                loop.call_soon_threadsafe(news.set)
+
+        listener = await asyncio.to_thread(self.store.listen, heard) if follow else None
+        try:
+            while True:
+                news.clear()
+                page = await self.store.transact(streams.read, run, after=after, lane=Lane.READ)
+                if topics == {"ended"}:
+                    topics.add(streams.topic_of(page.run_id))
+                    news.set()  # what came between the read and this line had no listener
+                for row in page.parts:
+                    after = row.n
+                    yield Part(row.n, row.kind.word, streams.body_of(row), row.at)
+                if page.ended or (not follow and len(page.parts) < streams.PAGE):
+                    return
+                if len(page.parts) < streams.PAGE:
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(POLL_SECONDS):  # not wait_for: it may swallow a Ctrl-C
+                            await news.wait()
+        finally:
+            if listener is not None:
+                await asyncio.to_thread(listener.close)
+
+    async def text(self, run: str) -> str:
+        """Return the text that a run has emitted and that was not taken back, as it is now."""
+        kept = Kept()
+        async for part in self.stream(run, follow=False):
+            kept.take(part.n, part.kind, part.body)
+        return kept.text
+
+    async def view(self, run: str) -> Any:
+        """Return what a run shows of itself now (`ctx.show`), None if it shows nothing. Raises NotFound."""
+        return await self.store.transact(streams.view, run, lane=Lane.READ)
