@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from torpor.client import Client as Client
     from torpor.core.effect import Safety as Safety
     from torpor.core.retry import RetryPolicy as RetryPolicy
+    from torpor.errors import BudgetExceeded as BudgetExceeded
     from torpor.errors import ChildFailed as ChildFailed
     from torpor.errors import Conflict as Conflict
     from torpor.errors import Interrupted as Interrupted
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from torpor.errors import NeedsPerson as NeedsPerson
     from torpor.errors import NotDone as NotDone
     from torpor.errors import NotFound as NotFound
+    from torpor.errors import RateLimited as RateLimited
     from torpor.errors import RunCancelled as RunCancelled
     from torpor.errors import RunFailed as RunFailed
     from torpor.errors import StepFailed as StepFailed
@@ -53,6 +55,7 @@ _PLACES = {
     **dict.fromkeys(("CANNOT_TELL", "NOT_DONE", "EffectContext", "done"), "torpor.sdk.steps"),
     **dict.fromkeys(
         (
+            "BudgetExceeded",
             "ChildFailed",
             "Conflict",
             "Interrupted",
@@ -60,6 +63,7 @@ _PLACES = {
             "NeedsPerson",
             "NotDone",
             "NotFound",
+            "RateLimited",
             "RunCancelled",
             "RunFailed",
             "StepFailed",

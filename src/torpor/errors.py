@@ -8,6 +8,8 @@
     |-- LeaseLost           this executor no longer owns the run; it stops before its next effect (G1, G2)
     |-- Diverged            code asked for something else than the journal recorded
     |-- NotDone             raised *by an effect*: "it certainly did not happen", so it may be tried again
+    |   `-- RateLimited     and not before so many seconds: raised by a step or effect that a provider sent away
+    |-- BudgetExceeded      a person said no to what a budget was short of
     |-- Interrupted         somebody interrupted what the flow was doing; the run lives on if the flow catches it
     |-- StepFailed          a step or effect failed for good; carries the recorded error
     |-- ChildFailed         a child that was joined failed or was cancelled; carries the recorded error
@@ -25,6 +27,7 @@ An error says what happened with which values; `hint` says what to do next. The 
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import ClassVar
 
 
@@ -87,6 +90,24 @@ class Diverged(TorporError):
 
 class NotDone(TorporError):
     """Raised by an effect to say "it certainly did not happen". A `once` effect that raises anything else is `unknown`."""
+
+
+class RateLimited(NotDone):
+    """Raised by a step or effect that a provider sent away: "not now, and not before `retry_after` seconds".
+
+    It is tried again then, which costs no attempt. With `bucket` nobody else takes anything from that rate bucket before.
+    """
+
+    def __init__(self, message: str = "", *, retry_after: float | timedelta, bucket: str = "") -> None:
+        """Say for how long: seconds or a timedelta, as in a Retry-After header."""
+        pause = retry_after.total_seconds() if isinstance(retry_after, timedelta) else float(retry_after)
+        super().__init__(message or f"not before {pause:g} seconds have passed")
+        self.retry_after = pause if pause > 0 else 0.0
+        self.bucket = bucket
+
+
+class BudgetExceeded(TorporError):
+    """What was to be reserved did not fit into a budget, and a person said no to more."""
 
 
 class StepFailed(TorporError):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from torpor.cli.options import By, Json, Store, deadline_of, decider, moment_of, store_url, value_of
 from torpor.cli.reading import answered, asked
+from torpor.core.money import dollars, micros_of
 from torpor.errors import UsageError
 
 if TYPE_CHECKING:
@@ -39,6 +41,15 @@ def start(  # noqa: PLR0913, PLR0917 - what can be said about a run
         str, typer.Option("--line", help="At most --line-limit runs of this line hold a place; others wait their turn.")
     ] = "",
     line_limit: Annotated[int, typer.Option("--line-limit", min=1, help="How many places the line has.")] = 1,
+    budget: Annotated[
+        str | None, typer.Option("--budget", metavar="DOLLARS", help="What it and its children may spend.")
+    ] = None,
+    tenant_budget: Annotated[
+        str | None, typer.Option("--tenant-budget", metavar="DOLLARS", help="What all runs of the tenant may spend.")
+    ] = None,
+    program_budget: Annotated[
+        str | None, typer.Option("--program-budget", metavar="DOLLARS", help="What all runs of the program may spend.")
+    ] = None,
 ) -> None:
     """Start a run. A worker takes it up; none is needed now."""
     given, moment, end = value_of(value, "the input"), moment_of(at), deadline_of(deadline)
@@ -57,11 +68,15 @@ def start(  # noqa: PLR0913, PLR0917 - what can be said about a run
                 tag=tag,
                 line=line,
                 line_limit=line_limit,
+                budget=budget,
             ),
         )
 
     if app is not None:
         make_known(app, program, store, given)
+    for whose, limit in ((f"program:{program}", program_budget), (f"tenant:{tenant}", tenant_budget)):
+        if limit is not None:
+            asked(store, partial(_set_budget, whose, limit))
     started: Started = wanted(program)
     new = "started" if started.created else "was started before with this key; its input was not changed"
     other = [] if started.created else ["hint: a run with another input needs another --key"]
@@ -70,6 +85,10 @@ def start(  # noqa: PLR0913, PLR0917 - what can be said about a run
         lambda _: [f"{started.run_id} {new}", *other, f"next: torpor show {started.run_id}"],
         as_json=as_json,
     )
+
+
+async def _set_budget(whose: str, limit: str, client: Client) -> None:
+    await client.set_budget(whose, limit)
 
 
 def make_known(place: str, program: str, store: str | None, value: Any) -> None:
@@ -241,7 +260,7 @@ def deny(
     _decided(asked(store, lambda client: client.deny(wait, by=who, note=reason)), "denied", who, as_json=as_json)
 
 
-def answer(
+def answer(  # noqa: PLR0913, PLR0917 - what can be said to each kind of wait
     wait: Wait,
     store: Store = None,
     as_json: Json = False,
@@ -249,20 +268,28 @@ def answer(
         str | None, typer.Option("--happened", help="It did, and gave back this JSON (null: nothing).")
     ] = None,
     again: Annotated[bool, typer.Option("--again", help="Do it again, or try the run again.")] = False,
-    fail: Annotated[str | None, typer.Option("--fail", help="It failed, for this reason.")] = None,
+    fail: Annotated[str | None, typer.Option("--fail", help="It failed, for this reason; or no to a budget.")] = None,
+    more: Annotated[
+        str | None,
+        typer.Option("--raise", metavar="DOLLARS", help="Raise the limit of a budget that is short, for good."),
+    ] = None,
+    once: Annotated[bool, typer.Option("--once", help="Allow this once what a budget is short of.")] = False,
     by: By = None,
 ) -> None:
-    """Settle an unknown effect, or a run in trouble.
+    """Settle an unknown effect, a run in trouble, or a budget that is short.
 
     Say of an effect whether it happened, or of a run whether to try it again. The first answer wins.
     """
     who = decider(by)
-    if (happened is not None) + again + (fail is not None) != 1:
+    if (happened is not None) + again + (fail is not None) + (more is not None) + once != 1:
         raise UsageError(
-            "an answer is exactly one of --happened JSON, --again and --fail TEXT", hint=f"torpor inbox {wait}"
+            "an answer is exactly one of --happened JSON, --again, --fail TEXT, --raise DOLLARS and --once",
+            hint=f"torpor inbox {wait}",
         )
-    _decidable(wait, store, approval=False)
-    if happened is not None:
+    item = _decidable(wait, store, approval=False)
+    if item.asks == "budget" or more is not None or once:
+        _decided(*_budget(item, store, who, more, fail, once=once), who, as_json=as_json)
+    elif happened is not None:
         result = value_of(happened, "--happened")
         done = asked(store, lambda client: client.answer(wait, happened=result, by=who))
         _decided(done, "settled: it happened", who, as_json=as_json)
@@ -272,6 +299,24 @@ def answer(
     else:
         done = asked(store, lambda client: client.answer(wait, fail=fail, by=who))
         _decided(done, "settled: it failed", who, as_json=as_json)
+
+
+def _budget(
+    item: InboxItem, store: str | None, who: str, more: str | None, fail: str | None, *, once: bool
+) -> tuple[str, str]:
+    """Decide about a budget; return the wait and what was decided. Raises UsageError for an answer of another kind."""
+    from torpor.cli.render import verbs
+
+    wait = item.wait
+    if item.asks != "budget" or (more is None and fail is None and not once):
+        commands = "   or   ".join(command for command, _ in verbs(item))
+        raise UsageError(f"{wait} asks about {'a budget' if item.asks == 'budget' else item.what}", hint=commands)
+    if more is not None:
+        done = asked(store, lambda client: client.raise_budget(wait, more, by=who))
+        return done, f"settled: the limit is raised by {dollars(micros_of(more, '--raise'))}"
+    if fail is not None:
+        return asked(store, lambda client: client.refuse_budget(wait, fail, by=who)), "settled: no"
+    return asked(store, lambda client: client.allow_once(wait, by=who)), "settled: allowed this once"
 
 
 def _decided(wait: str, what: str, who: str, *, as_json: bool) -> None:

@@ -134,6 +134,13 @@ def verbs(item: InboxItem) -> list[tuple[str, str]]:
     """Return the commands that decide a wait, each with what it means."""
     if item.asks == "approve":
         return [(f"torpor approve {item.wait}", ""), (f'torpor deny {item.wait} "reason"', "")]
+    if item.asks == "budget":
+        lacks = str(item.content.get("lacks", "")).lstrip("$").replace(",", "")
+        return [
+            (f"torpor answer {item.wait} --raise {lacks}", "the limit, for good"),
+            (f"torpor answer {item.wait} --once", "this one; the limit stays"),
+            (f'torpor answer {item.wait} --fail "reason"', "the program is told"),
+        ]
     if item.asks == "settle":
         again = "it may happen twice" if item.content.get("safety") == "once" else ""
         return [
@@ -319,7 +326,7 @@ def _effects_table(screen: Screen, run: RunShown) -> Iterator[str]:
 
 
 def _next_of(line: RunLine) -> Iterator[str]:
-    people = [wait for wait in line.waits if wait.kind in {"approval", "attention"}]
+    people = [wait for wait in line.waits if wait.kind in {"approval", "attention", "budget"}]
     messages = [wait for wait in line.waits if wait.kind == "message"]
     if people:
         yield f"next: torpor inbox {people[0].wait}"

@@ -157,6 +157,9 @@ async def _ask(client: Client, item: InboxItem, wanted: Wanted, screen: Screen) 
         else:
             await client.deny(item.wait, by=wanted.by)
         return
+    if item.asks == "budget":
+        await _ask_for_money(client, item, wanted)
+        return
     happened = "did it happen? [h]appened, " if item.asks == "settle" else ""
     question = f"{happened}[a]gain, [f]ailed, [l]eave it "
     said = (await _line(question)).lower()[:1]
@@ -168,6 +171,18 @@ async def _ask(client: Client, item: InboxItem, wanted: Wanted, screen: Screen) 
         await client.answer(item.wait, fail=await _line("why? ") or "a person said so", by=wanted.by)
     else:
         raise NeedsPerson(f"{item.run} needs a person: {item.asks} {item.what}", hint=f"torpor inbox {item.wait}")
+
+
+async def _ask_for_money(client: Client, item: InboxItem, wanted: Wanted) -> None:
+    said = (await _line("[r]aise the limit, allow it [o]nce, [n]o, [l]eave it ")).lower()[:1]
+    if said == "r":
+        await client.raise_budget(item.wait, await _line("by how many dollars? "), by=wanted.by)
+    elif said == "o":
+        await client.allow_once(item.wait, by=wanted.by)
+    elif said == "n":
+        await client.refuse_budget(item.wait, await _line("why? "), by=wanted.by)
+    else:
+        raise NeedsPerson(f"{item.run} needs a person: {item.what}", hint=f"torpor inbox {item.wait}")
 
 
 async def _result(screen: Screen) -> Any:

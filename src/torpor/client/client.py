@@ -12,12 +12,13 @@ from __future__ import annotations
 from torpor.client.awaiting import Awaiting
 from torpor.client.reading import Reading
 from torpor.client.scheduling import Scheduling
+from torpor.client.spending import Spending
 from torpor.client.starting import Starting
 from torpor.client.streaming import Streaming
 from torpor.client.waking import Waking
 
 
-class Client(Starting, Waking, Awaiting, Scheduling, Reading, Streaming):
+class Client(Starting, Waking, Awaiting, Scheduling, Reading, Streaming, Spending):
     """Starts runs, wakes them, decides for them and reads about them. Any number of clients may share a store.
 
     A run is named by its public id (`greet-7Q3D`) or its letters alone, a wait by `w-7q3d-3`. Every method raises

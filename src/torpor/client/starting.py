@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torpor.client.connected import Connected
 from torpor.clock import as_micros, micros
+from torpor.core.money import micros_of
 from torpor.engine import runs
 from torpor.engine.decisions import find_run
 from torpor.engine.large import put_aside
@@ -15,6 +16,7 @@ from torpor.store import values
 
 if TYPE_CHECKING:
     from datetime import datetime
+    from decimal import Decimal
 
     from torpor.engine.runs import Cancelled
     from torpor.store.protocol import Tx
@@ -43,13 +45,17 @@ class Starting(Connected):
         tag: str = "",
         line: str = "",
         line_limit: int = 1,
+        budget: Decimal | str | int | None = None,
     ) -> Started:
         """Start a run of a program that a worker has made known; with `at` (an aware datetime) not before then.
 
         The same `key` of the same program finds the same run, however often it is said. A lower `priority` number goes
         first. It is cancelled at its `deadline`, a moment or so long after its start. Only workers with its `tag` take
         it. Of the runs of a `line` at most `line_limit` hold a place at once, the others wait their turn; the limit that
-        was said last holds. Raises UsageError for an unknown program, UnstorableValue for an input that would not come back.
+        was said last holds.
+
+        `budget` is a limit in dollars for what it and its children spend. Raises UsageError for an unknown program or what is
+        no amount, UnstorableValue for an input that would not come back.
         """
         if key is not None and key.startswith("~"):
             raise UsageError(f"key={key!r}: keys that begin with ~ are torpor's own", hint="any other first letter")
@@ -61,6 +67,8 @@ class Starting(Connected):
             wanted = wanted._replace(deadline_micros=micros(deadline.total_seconds()))
         elif deadline is not None:
             wanted = wanted._replace(deadline_at=_moment(deadline, "deadline"))
+        if budget is not None:
+            wanted = wanted._replace(budget=micros_of(budget, "budget", positive=True))
         done = (await self.store.transact(runs.start, [wanted]))[0]
         return Started(done.name, done.created)
 

@@ -120,6 +120,8 @@ class Proposal:
     """What is to be written to the run's stream; refused, with everything, if somebody else wrote there."""
     view: bytes | None = None
     """What the run shows of itself from now on."""
+    spends: bool = False
+    """Whether its turn may have reservations of money that are not settled: they end with the turn."""
     transactional: bool = False
     """Whether an author's own writes are part of this transaction: the effect happens here, so here it is refused."""
 
@@ -148,6 +150,7 @@ class Proposal:
             or self.stream is not None
             or self.view is not None
             or self.not_before
+            or self.spends
             or self.transactional
         )
 

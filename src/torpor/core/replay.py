@@ -47,6 +47,8 @@ class CallKind(StrEnum):
     SPAWN = "p"
     JOIN = "j"
     EMIT = "o"
+    RATE = "r"
+    BUDGET = "b"
 
 
 class Call(NamedTuple):

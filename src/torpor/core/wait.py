@@ -29,6 +29,8 @@ class WaitKind(IntEnum):
     RETRY = 5
     CHILD = 9
     CHILDREN = 10
+    RATE = 11
+    BUDGET = 12
 
     @property
     def word(self) -> str:
@@ -41,7 +43,7 @@ class WaitKind(IntEnum):
         return self in _FOR_PERSON
 
 
-_FOR_PERSON = frozenset({WaitKind.APPROVAL, WaitKind.ATTENTION})
+_FOR_PERSON = frozenset({WaitKind.APPROVAL, WaitKind.ATTENTION, WaitKind.BUDGET})
 
 
 class Trouble(IntEnum):

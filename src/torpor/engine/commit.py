@@ -23,7 +23,7 @@ from torpor.core.commit import broken_rule
 from torpor.core.journal import Kind
 from torpor.core.lease import LEASE_SECONDS, Fence, LostAnswer, after_lost_answer, fence
 from torpor.core.run import FOLLOWED, Flag, State
-from torpor.engine import streams
+from torpor.engine import budgets, streams
 from torpor.store.rows import Append, Leave, RunChange, StateRow, WaitRow
 
 if TYPE_CHECKING:
@@ -196,6 +196,9 @@ def _carry(tx: Tx, winners: Sequence[Proposal], known: dict[int, StreamRow]) -> 
         tx.take_signals(taken)
     if rows:
         tx.add_rows(rows)
+    spenders = sorted(p.run_id for p in winners if p.spends)
+    if spenders:
+        budgets.close(tx, spenders)
     if messages:
         tx.add_messages(messages)
         tx.hint("outbox")

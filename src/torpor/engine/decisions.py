@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 from torpor.core.ids import code, parse_run, parse_wait, run_name, wait_name
 from torpor.core.journal import RESOLVES, Kind
-from torpor.engine import waits
+from torpor.core.money import dollars
+from torpor.core.wait import WaitKind
+from torpor.engine import budgets, waits
 from torpor.engine.large import read_whole
 from torpor.errors import Conflict, NotFound, UsageError
 from torpor.store import values
 
 if TYPE_CHECKING:
     from torpor.core.journal import Stored
-    from torpor.core.wait import WaitKind
     from torpor.store.protocol import Tx
     from torpor.store.rows import RunRow, WaitRow
 
@@ -80,9 +81,13 @@ def decide(tx: Tx, decision: Decision) -> WaitRow:
     if decision.digest is not None:
         _check_digest(tx, name, entry, decision.digest)
     try:
-        return waits.answer(tx, run_id, seq, decision.body, kinds=frozenset({decision.kind})).wait
+        answered = waits.answer(tx, run_id, seq, decision.body, kinds=frozenset({decision.kind})).wait
     except (Conflict, NotFound) as refused:
         raise who_was_first(tx, run_id, entry, refused) from None
+    if decision.kind is WaitKind.BUDGET and "raise" in decision.content:
+        about = values.plain(read_whole(tx, entry.body or b"null"))
+        budgets.raise_limit(tx, int(about["budget"]), int(decision.content["raise"]))
+    return answered
 
 
 def _check_digest(tx: Tx, name: str, entry: Stored, digest: str) -> None:
@@ -126,6 +131,10 @@ def verdict(said: dict[str, Any]) -> str:
     by = str(said.get("by") or "somebody")
     if "approved" in said:
         return f"{by} {'approved' if said['approved'] else 'denied'}"
+    if "raise" in said:
+        return f"{by} raised the limit by {dollars(int(said['raise']))} for"
+    if said.get("once"):
+        return f"{by} allowed it once, for"
     if "happened" in said:
         return f'{by} said "it happened" of'
     return f'{by} said "{"do it again" if said.get("again") else "it failed"}" of'

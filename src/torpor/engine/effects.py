@@ -6,19 +6,20 @@ The gate is the last look before an effect starts; `core.effect.gate` decides on
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torpor.core.journal import Entry, Kind
 from torpor.core.lease import Fence, fence
 from torpor.core.run import Flag, State
 from torpor.core.wait import WaitKind
+from torpor.engine import streams
 from torpor.engine.commit import LEASE_MICROS, Reply, commit
 from torpor.store.rows import RunChange
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from torpor.core.commit import Proposal
+    from torpor.core.commit import NewWait, Proposal
     from torpor.core.lease import Lease
     from torpor.store.protocol import Tx
 
@@ -28,24 +29,79 @@ def look(tx: Tx, ids: Sequence[int]) -> dict[int, Lease]:
     return tx.leases(sorted(ids))
 
 
+class Inside(NamedTuple):
+    """What was done inside a commit adds to it. `waits` name their entries by place among these, from 1."""
+
+    entries: Sequence[Entry]
+    waits: Sequence[NewWait] = ()
+    closes: Sequence[tuple[int, int]] = ()
+    over: Sequence[int] = ()
+
+
+def commit_inside(
+    tx: Tx,
+    proposal: Proposal,
+    work: Callable[[Tx], Inside | None],
+    closing: tuple[int, int] | None = None,
+    *,
+    lease_micros: int = LEASE_MICROS,
+) -> tuple[Proposal, Reply | None]:
+    """Do something inside the transaction that records it: both happen or neither (G6).
+
+    The lease is locked and everything that could refuse the commit is asked before `work`; the proposal comes back with
+    what that added. `closing` is a person's wait (slot, seq) that it may close. A reply of None: there was nothing to
+    record, and nothing of the proposal was written. What `work` raises rolls everything back.
+    """
+    closes = [*proposal.closes, *(() if closing is None else [closing])]
+    if closes or proposal.after is not State.RUNNING:
+        tx.get_runs([proposal.run_id], lock=True)  # a run's row before its lease
+    lease = tx.leases([proposal.run_id], lock=True).get(proposal.run_id)
+    reason = fence(lease, token=proposal.token, epoch=proposal.epoch, head=proposal.head, has_intent=True)
+    if lease is None or reason is not Fence.HOLDS:
+        return proposal, Reply(tx.now(), lease.flags if lease is not None else Flag.NONE, State.RUNNING, reason)
+    if proposal.not_before and tx.now() < proposal.not_before:
+        return proposal, Reply(tx.now(), lease.flags, State.RUNNING, early=True)
+    if proposal.stream is not None and streams.behind(tx, [proposal])[1]:
+        return proposal, Reply(tx.now(), lease.flags, State.RUNNING, Fence.LOST)
+    if closes:
+        decided = {(w.slot, w.seq) for w in tx.waits([proposal.run_id]) if w.answered_at is not None}
+        if decided.intersection(closes):
+            return proposal, Reply(tx.now(), lease.flags, State.RUNNING, answered=True)
+    added = work(tx)
+    if added is None:
+        return proposal, None
+    first = len(proposal.entries)
+    whole = replace(  # anew: this may be run again
+        proposal,
+        entries=[*proposal.entries, *added.entries],
+        waits=[*proposal.waits, *(wait._replace(seq=first + wait.seq) for wait in added.waits)],
+        closes=[*proposal.closes, *added.closes],
+        over=[*proposal.over, *added.over],
+    )
+    reply = commit(tx, [whole], lease_micros=lease_micros)[0]
+    if reply.refused is not None or reply.answered or reply.early:
+        message = f"G6: a commit that nothing could refuse was refused: run {proposal.run_id}, {reply}"
+        raise AssertionError(message)
+    return whole, reply
+
+
 def commit_with(
     tx: Tx, proposal: Proposal, key: str, function: Callable[[Any], bytes], *, lease_micros: int = LEASE_MICROS
 ) -> tuple[Proposal, Reply]:
     """Run a transactional effect inside the transaction that records its outcome: both happen or neither (G6).
 
-    The lease is locked and the fence asked before the author's writes; `function` gets the lent connection and returns
-    the outcome's body; the proposal comes back with it. What it raises rolls everything back.
+    `function` gets the lent connection and returns the outcome's body.
     """
-    lease = tx.leases([proposal.run_id], lock=True).get(proposal.run_id)
-    reason = fence(lease, token=proposal.token, epoch=proposal.epoch, head=proposal.head, has_intent=True)
-    if lease is None or reason is not Fence.HOLDS:
-        return proposal, Reply(tx.now(), lease.flags if lease is not None else Flag.NONE, State.RUNNING, reason)
-    with tx.lend() as connection:
-        body = function(connection)
-    whole = replace(
-        proposal, entries=[*proposal.entries, Entry(Kind.OUTCOME, key, body)]
-    )  # anew: this may be run again
-    return whole, commit(tx, [whole], lease_micros=lease_micros)[0]
+
+    def work(tx: Tx) -> Inside:
+        with tx.lend() as connection:
+            return Inside([Entry(Kind.OUTCOME, key, function(connection))])
+
+    whole, reply = commit_inside(tx, proposal, work, lease_micros=lease_micros)
+    if reply is None:
+        message = "G6: an effect inside a commit always has an outcome"
+        raise AssertionError(message)
+    return whole, reply
 
 
 def settle_late(tx: Tx, run_id: int, seq: int, answer: bytes) -> bool:

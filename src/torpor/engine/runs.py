@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from torpor.core.ids import run_name
 from torpor.core.run import Flag, State
-from torpor.engine import lines
+from torpor.engine import budgets, lines
 from torpor.errors import Conflict, NotFound, UsageError
 from torpor.store.rows import FollowUp, NewRun, RunChange
 
@@ -27,7 +27,10 @@ COUNTED = 1000
 
 
 class Start(NamedTuple):
-    """What somebody wants started. `body` is the encoded first state; with `key` the same key finds the same run."""
+    """What somebody wants started. `body` is the encoded first state; with `key` the same key finds the same run.
+
+    `budget` is a limit of its own for what it and its children spend, in micro-units.
+    """
 
     program: str
     body: bytes
@@ -44,6 +47,7 @@ class Start(NamedTuple):
     deadline_at: int | None = None
     deadline_micros: int | None = None
     """Cancelled then, unless it ended: a moment, or so long after its start."""
+    budget: int | None = None
 
 
 class Started(NamedTuple):
@@ -77,6 +81,9 @@ def start(tx: Tx, wanted: Sequence[Start]) -> list[Started]:
         (run_id, one) for n, (run_id, one) in enumerate(zip(ids, wanted, strict=True)) if bound.get(n, run_id) == run_id
     ]
     _arrange(tx, new)
+    limits = [(run_id, one.budget) for run_id, one in new if one.budget is not None]
+    if limits:
+        budgets.give(tx, limits)
     tx.hint("ready")
     return [
         Started(bound.get(n, run_id), run_name(one.program, bound.get(n, run_id)), bound.get(n, run_id) == run_id)

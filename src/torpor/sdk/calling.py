@@ -15,6 +15,7 @@ from torpor.sdk.port import Request
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from torpor.core.rate import Rate
     from torpor.core.replay import CallKind
     from torpor.sdk.port import Port
     from torpor.sdk.steps import Definition
@@ -40,7 +41,7 @@ class Calling:
         self._port.unbegun[number] = what, name
         return number
 
-    async def _call(
+    async def _call(  # noqa: PLR0913 - what a request is made of
         self,
         number: int,
         kind: CallKind,
@@ -51,6 +52,7 @@ class Calling:
         *,
         expires_seconds: float | None = None,
         stubborn: bool = False,
+        rate: Rate | None = None,
     ) -> Any:
         import asyncio
 
@@ -66,7 +68,7 @@ class Calling:
             message = f"step_id={step_id!r}: # @ ~ are used in keys"
             raise UsageError(message)
         future = loop.future(stubborn=stubborn)
-        request = Request(kind, name, values, future, definition, step_id, expires_seconds)
+        request = Request(kind, name, values, future, definition, step_id, expires_seconds, rate=rate)
         port.ask(request)
         try:
             return await future

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from torpor.clock import as_datetime
 from torpor.sdk.children import Children
 from torpor.sdk.speaking import Speaking
+from torpor.sdk.spending import Spending
 from torpor.sdk.waiting import Waiting
 from torpor.sdk.work import Work
 
@@ -62,7 +63,7 @@ class Log:
         self._port.log("error", event, fields)
 
 
-class Context(Work, Waiting, Children, Speaking):
+class Context(Work, Waiting, Children, Speaking, Spending):
     """The first argument of every flow."""
 
     __slots__ = ("log",)

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
+    from torpor.core.rate import Rate
     from torpor.core.replay import CallKind
     from torpor.sdk.loop import FlowLoop, Timer
     from torpor.sdk.steps import Definition
@@ -30,6 +31,7 @@ class Request:
     step_id: str = ""
     expires_seconds: float | None = None
     timer: Timer | None = None
+    rate: Rate | None = None
     withdrawn: bool = False
     key: str = field(default="", init=False)
 

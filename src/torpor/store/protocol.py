@@ -10,6 +10,7 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from torpor.store.verbs.budgets import BudgetVerbs
 from torpor.store.verbs.cancels import CancelVerbs
 from torpor.store.verbs.families import FamilyVerbs
 from torpor.store.verbs.hot import CommitVerbs, HotVerbs
@@ -56,6 +57,7 @@ class Tx(
     CancelVerbs,
     ScheduleVerbs,
     StreamVerbs,
+    BudgetVerbs,
     WholeVerbs,
     Protocol,
 ):

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import TYPE_CHECKING, NamedTuple
 
+from torpor.core.budget import Lost, Short, Standing
 from torpor.core.commit import MessageKind
 
 if TYPE_CHECKING:
@@ -323,3 +324,72 @@ class SlotRow(NamedTuple):
     run_id: int | None = None
     extra: bool = False
     """Asked for by a person: no slot of the rule's."""
+
+
+class NewBudget(NamedTuple):
+    """A budget to be written: of a run, or with a name. `most` None: no limit. `parent` is the budget above it."""
+
+    run_id: int | None = None
+    name: str | None = None
+    parent: int | None = None
+    most: int | None = None
+
+
+class BudgetRow(NamedTuple):
+    """A budget. Amounts are micro-units (`core.money`)."""
+
+    id: int
+    run_id: int | None
+    name: str | None
+    parent: int | None
+    most: int | None
+    spent: int
+    held: int
+    short: Short
+
+    @property
+    def standing(self) -> Standing:
+        """How it stands."""
+        return Standing(self.most, self.spent, self.held)
+
+
+class BudgetChange(NamedTuple):
+    """A change to a budget that this transaction has locked: `spent`, `held` and `more` (of the limit) are added."""
+
+    id: int
+    spent: int = 0
+    held: int = 0
+    more: int = 0
+    short: Short | None = None
+
+
+class HoldRow(NamedTuple):
+    """A reservation that is not settled: of which run and call, how much, and in which budgets."""
+
+    run_id: int
+    key: str
+    amount: int
+    lost: Lost
+    budgets: tuple[int, ...]
+
+
+class ShortRow(NamedTuple):
+    """A call that waits for a budget, since `at`."""
+
+    run_id: int
+    key: str
+    budget: int
+    at: int
+    wants: int
+
+
+class BucketRow(NamedTuple):
+    """A rate bucket: its limit as it was asked for last, and the chains of `core.rate`."""
+
+    name: str
+    most: int
+    per: int
+    burst: int
+    promised: int = 0
+    used: int = 0
+    late: int = 0

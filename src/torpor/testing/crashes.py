@@ -131,7 +131,7 @@ async def _patiently(lab: Laboratory, run: Run) -> None:
     """Settle, and let time pass while the run waits for nothing else."""
     await lab.settle()
     while open_waits := await lab.waits(run):
-        if any(wait.kind not in {"timer", "retry"} for wait in open_waits) or await lab.state(run) != "waiting":
+        if any(wait.kind not in {"timer", "retry", "rate"} for wait in open_waits) or await lab.state(run) != "waiting":
             return
         due = min(wait.due_at for wait in open_waits if wait.due_at is not None)
         lab.advance(max(0.0, (due - lab.now).total_seconds()))

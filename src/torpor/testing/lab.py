@@ -20,7 +20,7 @@ from torpor.core.ids import parse_run, parse_wait, run_name
 from torpor.core.lease import Proof
 from torpor.core.run import State
 from torpor.core.wait import WaitKind
-from torpor.engine import deadlines, follow_ups, leases, lines, runs, schedules, waits
+from torpor.engine import budgets, deadlines, follow_ups, leases, lines, runs, schedules, waits
 from torpor.errors import NeedsPerson, NotFound, RunCancelled, RunFailed, UsageError
 from torpor.store import values
 from torpor.store.opening import open_store
@@ -28,6 +28,7 @@ from torpor.store.rows import Kept, NewSignal, RunFilter, RunRow
 from torpor.testing import showing
 from torpor.testing.clock import Clock, seconds_in
 from torpor.testing.crashes import every_crash
+from torpor.testing.funding import Funding, limit_of
 from torpor.testing.mortal import Place, Plan, mortal_tasks
 from torpor.testing.run import Run
 from torpor.testing.worker import LabWorker
@@ -37,6 +38,7 @@ from torpor.worker.lines import logger
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
     from datetime import datetime, timedelta
+    from decimal import Decimal
 
     from torpor.sdk.app import App
     from torpor.store.protocol import Store, Tx
@@ -48,7 +50,7 @@ PATIENCE_SECONDS = 20.0
 _ANSWERABLE = frozenset({WaitKind.APPROVAL, WaitKind.ATTENTION})
 
 
-class Lab:
+class Lab(Funding):
     """One app on one store. See the top of this file."""
 
     def __init__(
@@ -124,10 +126,18 @@ class Lab:
 
     # what happens to runs
 
-    async def start(self, flow: Callable[..., Any] | str, state: Any = None, *, key: str | None = None) -> Run:
-        """Start a run. The same `key` finds the same run. Raises UsageError, UnstorableValue."""
+    async def start(
+        self,
+        flow: Callable[..., Any] | str,
+        state: Any = None,
+        *,
+        key: str | None = None,
+        budget: Decimal | str | int | None = None,
+    ) -> Run:
+        """Start a run; `key` finds it again, `budget` is its limit in dollars. Raises UsageError, UnstorableValue."""
+        most = limit_of(budget)
         name = flow if isinstance(flow, str) else _name_of(self.app, flow)
-        wanted = runs.Start(name, values.encode(state, path="state"), key)
+        wanted = runs.Start(name, values.encode(state, path="state"), key, budget=most)
         started = (await self.store.transact(runs.start, [wanted]))[0]
         return Run(started.run_id, started.name)
 
@@ -216,7 +226,7 @@ class Lab:
         await self.settle()
         while not (state := await self._row(run)).final:
             open_waits = await self.waits(run)
-            blocked = [wait.title for wait in open_waits if wait.kind not in {"timer", "retry"}]
+            blocked = [wait.title for wait in open_waits if wait.kind not in {"timer", "retry", "rate"}]
             due = min((wait.due_at for wait in open_waits if wait.due_at is not None), default=None)
             if blocked or due is None:
                 raise NeedsPerson(f"{run} waits for: {', '.join(blocked) or 'nothing that time brings'}")
@@ -365,9 +375,11 @@ def sweep(tx: Tx, dead: Mapping[int, Proof]) -> bool:
     follow_ups.settle(tx)
     deadlines.cancel_late(tx)
     lines.admit(tx)
+    budgets.wake(tx)
     leases.reap(tx, dead, quiet_until=0)
     tx.drop_workers(list(dead))
-    going = tx.undelivered() or bool(tx.stirred_lines(limit=1))  # before runs: what these start is there when they go
+    going = tx.undelivered() or bool(tx.stirred_lines(limit=1) or tx.stirred_budgets(limit=1))
+    # asked before the runs: what these start is there when they go
     return any(tx.count_runs([State.READY, State.RUNNING], most=1).values()) or going
 
 

@@ -46,6 +46,8 @@ class Place(StrEnum):
     ACTED = "after a step or effect acted, before its record"
 
 
+_INSIDE = frozenset({effects.commit_with, effects.commit_inside})
+"""Commits that do something of their own before they are durable."""
 KILLS = (Place.BEFORE, Place.INSIDE, Place.AFTER, Place.ACTED)
 
 
@@ -181,13 +183,13 @@ class MortalStore:
         """Run a transaction, unless the worker's end comes before, inside or after it."""
         if self._life.over:
             await self._never()
-        if op not in {commits.commit, effects.commit_with, leases.claim, waits.deliver}:
+        if op not in {commits.commit, *_INSIDE, leases.claim, waits.deliver}:
             value = await self._sent(self._store.transact(op, *args, lane=lane, **more))
             return value if not self._life.over else await self._never()
         what = described(args[0]) if args else "a delivery"
         if op is not leases.claim and self.plan.now(Place.BEFORE, what):
             await self._die()
-        if op is effects.commit_with and self.plan.now(Place.INSIDE, what):
+        if op in _INSIDE and self.plan.now(Place.INSIDE, what):
             await self._die_inside(op, args, lane, more)
         self._under_way += 1
         self._answered.clear()

@@ -37,7 +37,7 @@ class Wait:
     @property
     def for_person(self) -> bool:
         """Whether only a person can end it."""
-        return self.kind in {WaitKind.APPROVAL.word, WaitKind.ATTENTION.word}
+        return self.kind in {WaitKind.APPROVAL.word, WaitKind.ATTENTION.word, WaitKind.BUDGET.word}
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,6 +75,9 @@ class Effects:
             call.attempt = progress.attempts.get(request.key, 0) + 1
             self.going[request.key] = call
             self.ask_gate(call)
+        elif record.notes and record.notes[-1].seq > intent.seq:  # it said that it did not happen (RateLimited)
+            if not progress.pauses(request, record):
+                self.record_intent(request, progress.attempts.get(request.key, 0) + 1)
         elif verdict is Resume.ASK:
             self.going[request.key] = call
             call.stage = Stage.ASKING

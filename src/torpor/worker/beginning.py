@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from torpor.core.journal import Kind
+from torpor.core.replay import CallKind
 from torpor.core.wait import WaitKind
 
 if TYPE_CHECKING:
@@ -27,6 +28,11 @@ def question(executor: Executor, claimed: Claimed) -> tuple[WaitRow | None, dict
             executor.commits.draft.over = (*executor.commits.draft.over, row.slot)
             return None, executor.bodies.decode(row.answer)
     return None, None
+
+
+def spends(claimed: Claimed) -> bool:
+    """Whether the turn that is open may have reservations that are not settled."""
+    return any(entry.key is not None and entry.key.startswith(f"{CallKind.BUDGET}:") for entry in claimed.entries)
 
 
 def unreadable(bodies: Bodies, claimed: Claimed) -> StoreError | None:

@@ -20,6 +20,7 @@ def consume(executor: Executor) -> None:
     progress, commits = executor.progress, executor.commits
     if executor.consuming is not None or executor.turn is None or not progress.waits:
         return
+    progress.spending.look_again()
     delivery = next_delivery(progress.open_waits(), executor.unread, now=executor.worker.now())
     if delivery is None:
         return

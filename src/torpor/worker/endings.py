@@ -74,6 +74,7 @@ def _end_waits(executor: Executor, proposal: Proposal) -> None:
     rows = executor.rows.values()
     asked = [(row.slot, row.seq) for row in rows if row.kind.for_person and row.answered_at is None]
     proposal.waits = ()  # opened and over in one
+    proposal.spends = executor.spends
     proposal.closes = [*proposal.closes, *asked]
     proposal.over = [*proposal.over, *(row.slot for row in rows)]
 

@@ -72,6 +72,7 @@ class Executor:
         self.seen = claimed.run.inbox
         self.rows: dict[int, WaitRow] = {row.slot: row for row in claimed.waits}
         self.turn: Turn | None = None
+        self.spends = beginning.spends(claimed)
         self.progress = Progress(self)
         self.cancelling = Flag.CANCEL in claimed.lease.flags
         self.ended = False

@@ -15,6 +15,7 @@ from torpor.core.journal import RESOLVES, Entry, Kind
 from torpor.core.replay import CallKind, shown
 from torpor.core.wait import INTERRUPT, WaitKind
 from torpor.worker.call import Stage
+from torpor.worker.spending import SHARED
 
 if TYPE_CHECKING:
     from torpor.core.wait import Signal
@@ -23,7 +24,9 @@ if TYPE_CHECKING:
 
 ENDED_BY_INTERRUPT = "Interrupted"
 """The class's name in the failure of a call that was interrupted; `Turn` raises `torpor.Interrupted` for it."""
-_ENDS = frozenset({CallKind.STEP, CallKind.APPROVAL, CallKind.MESSAGE, CallKind.TIMER, CallKind.EFFECT, CallKind.JOIN})
+_ENDS = frozenset(
+    {CallKind.STEP, CallKind.APPROVAL, CallKind.MESSAGE, CallKind.TIMER, CallKind.EFFECT, CallKind.JOIN, *SHARED}
+)
 """Calls that can be ended from outside. What is recorded with the next commit anyway, as what is sent, is not among them."""
 
 
@@ -70,4 +73,6 @@ def _can_end(executor: Executor, request: Request) -> bool:
     if request.timer is not None:
         return request.timer.entry.sleeper is not None
     wait = executor.progress.waiting.get(request.key)
+    if request.kind in SHARED:
+        return wait is not None  # else it is about to be done
     return wait is None or wait.kind is not WaitKind.ATTENTION

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 LINGER_SECONDS = 0.05
 _LEAST_SECONDS = 0.0005
-_BY_TIME = frozenset({WaitKind.TIMER, WaitKind.RETRY})
+_BY_TIME = frozenset({WaitKind.TIMER, WaitKind.RETRY, WaitKind.RATE})
 
 
 class Linger:

@@ -14,13 +14,14 @@ from torpor.core.ids import parse_run
 from torpor.core.journal import Entry, Kind
 from torpor.core.replay import CallKind, shown
 from torpor.core.wait import Open, WaitKind
-from torpor.errors import NotDone, TorporError, UnstorableValue
+from torpor.errors import NotDone, RateLimited, TorporError, UnstorableValue
 from torpor.worker.acting import Effects, context_of, key_of, safety_of
 from torpor.worker.bodies import spread_of
 from torpor.worker.call import Call, Stage
 from torpor.worker.calls import described
 from torpor.worker.children import Children
 from torpor.worker.questions import Questions
+from torpor.worker.spending import SHARED, Spending
 
 if TYPE_CHECKING:
     import asyncio
@@ -43,6 +44,7 @@ class Progress:
         self.effects = Effects(executor, self)
         self.questions = Questions(executor, self)
         self.children = Children(executor, self)
+        self.spending = Spending(executor, self)
         self.waiting: dict[str, Open] = {}
         self.pending: list[Call] = []
         self.attempts: dict[str, int] = {}
@@ -88,8 +90,13 @@ class Progress:
             return self.children.title_of(wait)
         if wait.kind is WaitKind.MESSAGE:
             return f"message {wait.name}"
+        if wait.kind is WaitKind.RATE:
+            return f"rate {wait.name}"
+        if wait.kind is WaitKind.BUDGET:
+            return f"budget {wait.name}"
         if wait.kind is WaitKind.RETRY:
-            return f"retry {self.attempts.get(wait.key, 0)} of {shown(wait.key)}"
+            attempt = self.attempts.get(wait.key, 0)
+            return f"retry {attempt or ''} of {shown(wait.key)}".replace("  ", " ")
         if wait.kind is WaitKind.APPROVAL:
             return f"approve {wait.name}"
         return f"settle {shown(wait.key)}" if wait.kind is WaitKind.ATTENTION else "timer"
@@ -117,6 +124,8 @@ class Progress:
                 self.questions.begin(request, record)
             case CallKind.SPAWN | CallKind.JOIN:
                 self.children.begin(request, record)
+            case CallKind.BUDGET | CallKind.RATE:
+                self.spending.begin(request, record)
             case CallKind.SEND:
                 self._send(request)
 
@@ -156,6 +165,8 @@ class Progress:
             if call.request.kind is CallKind.STEP:
                 self.steps[call.request.key] = call
                 self.run(call)
+            elif call.request.kind in SHARED:
+                self.spending.start(call)
             else:
                 self.effects.going[call.request.key] = call
                 self._worker.outside.transactional(self._executor, call)
@@ -203,6 +214,9 @@ class Progress:
         request = call.request
         definition = request.definition
         if definition is None:
+            return
+        if isinstance(error, RateLimited):
+            self.spending.limited(call, error)
             return
         verdict = after_exception(definition.safety, not_done=isinstance(error, NotDone))
         if verdict is After.UNKNOWN:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from torpor.sdk.port import Request
     from torpor.worker.roles import Executor, Progress
 
+_SHARED = frozenset({WaitKind.RATE, WaitKind.BUDGET})
+
 
 class Questions:
     """The questions of one turn."""
@@ -63,6 +65,9 @@ class Questions:
 
     def decided(self, wait: Open, delivery: Delivery) -> None:
         """Turn a person's decision, or an expiry, into entries."""
+        if wait.kind in _SHARED:
+            self._progress.spending.decided(wait, delivery)
+            return
         executor = self._executor
         turn = executor.turn
         row = executor.rows.get(wait.slot)

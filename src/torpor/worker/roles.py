@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
 
     from torpor.core.commit import NewMessage, Proposal
     from torpor.core.effect import Gate as Verdict
@@ -79,6 +79,16 @@ class Children(Protocol):
         """Turn news of children into entries."""
 
 
+class Spending(Protocol):
+    """The calls of a turn about budgets and rates, to the questions and to who consumes."""
+
+    def look_again(self) -> None:
+        """Ask again for money that was short, if the run was woken since it asked."""
+
+    def decided(self, wait: Open, delivery: Delivery) -> None:
+        """Come to one's place in a rate bucket, or take what a person said about money."""
+
+
 class Progress(Protocol):
     """The calls of a turn, to the turn, to the effects, and to who does things beside the executor."""
 
@@ -106,6 +116,10 @@ class Progress(Protocol):
     @property
     def effects(self) -> Effects:
         """The effects among them."""
+
+    @property
+    def spending(self) -> Spending:
+        """The calls about budgets and rates among them."""
 
     @property
     def questions(self) -> Questions:
@@ -199,6 +213,9 @@ class Commits(Protocol):
     def committed(self, proposal: Proposal, reply: Reply) -> None:
         """Take the store's reply."""
 
+    def broken(self, proposal: Proposal, error: Exception) -> None:
+        """Take an error of this commit's own."""
+
     def take_back(self) -> None:
         """Take the last proposal back."""
 
@@ -218,6 +235,7 @@ class Executor(Protocol):
     bodies: Bodies
     rows: dict[int, WaitRow]
     consuming: str | None
+    spends: bool
     cancelling: bool
     ended: bool
 
@@ -243,6 +261,9 @@ class Executor(Protocol):
     def see_next(self) -> None:
         """Ask what is to be done now."""
 
+    def resubmit(self) -> None:
+        """Send again what is gathered, or see what is next."""
+
     def committed(self, proposal: Proposal, reply: Reply) -> None:
         """Take what became durable."""
 
@@ -251,9 +272,6 @@ class Executor(Protocol):
 
     def lost(self, why: str) -> None:
         """Stop: this executor no longer owns the run."""
-
-    def resubmit(self) -> None:
-        """Send again what is gathered, or see what is next."""
 
     def unreadable(self, error: StoreError) -> None:
         """Put the run away: something large that it needs cannot be read."""
@@ -278,6 +296,9 @@ class Outside(Protocol):
 
     def keep(self, run_id: int, call: Call) -> None:
         """Remember an effect that goes on acting although its executor ended."""
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do something beside the executors; an error in it is logged."""
 
     def read_rows(
         self, executor: Executor, field: str, first: int, most: int, here: Callable[[list[bytes] | Exception], None]
@@ -360,6 +381,7 @@ __all__ = [
     "Outside",
     "Progress",
     "Questions",
+    "Spending",
     "Stream",
     "Turn",
     "Worker",

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from torpor.clock import as_datetime
 from torpor.core.journal import Entry, Kind, Stored
 from torpor.core.replay import Call, CallKind, Record, Replay, shown
-from torpor.errors import Diverged, Interrupted, StepFailed, StoreError
+from torpor.errors import BudgetExceeded, Diverged, Interrupted, StepFailed, StoreError
 from torpor.sdk.flow import begin, rows_of
 from torpor.sdk.loop import FlowLoop
 from torpor.sdk.port import Request
@@ -278,12 +278,14 @@ def _told(key: str, content: dict[str, Any]) -> str:
     return f"{shown(key)}({text if len(text) <= _TOLD_LETTERS else f'{text[:_TOLD_LETTERS]}...'})"
 
 
-def failure_of(name: str, recorded: dict[str, Any]) -> StepFailed | Interrupted:
+def failure_of(name: str, recorded: dict[str, Any]) -> StepFailed | Interrupted | BudgetExceeded:
     """Return the error a flow sees for a failed or interrupted call: the same live and in replay."""
     if recorded.get("interrupt"):
         reason = str(recorded.get("detail", ""))
         return Interrupted(f"{name} was interrupted{f': {reason}' if reason else ''}", reason=reason)
     kind, detail = str(recorded.get("kind", "")), str(recorded.get("detail", ""))
+    if kind == BudgetExceeded.__name__ and "attempts" not in recorded:
+        return BudgetExceeded(detail)
     attempts = int(recorded.get("attempts", 1))
     times = f" after {attempts} attempts" if attempts > 1 else ""
     hint = str(recorded.get("hint", ""))

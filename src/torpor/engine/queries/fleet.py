@@ -329,6 +329,8 @@ def asked(wait: WaitRow, entry: Stored | None) -> str:
     """Return what a wait is for, with the verb that ends it: `approve Send it?`, `settle publish#1`."""
     if wait.kind is WaitKind.APPROVAL:
         return f"approve {first_line(wait.title)}"
+    if wait.kind is WaitKind.BUDGET:
+        return f"budget {first_line(wait.title)}"
     if wait.kind is WaitKind.ATTENTION and entry is not None and entry.key is not None:
         return f"settle {shown(entry.key)}"
     if wait.kind is WaitKind.CHILDREN:

@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class InboxItem:
-    """An open wait for a person. `asks` is settle, approve or trouble; `digest` binds an approval to `content` (G10)."""
+    """An open wait for a person. `asks` is settle, approve, budget or trouble.
+
+    `digest` binds an approval to `content` (G10).
+    """
 
     wait: str
     asks: str
@@ -96,11 +99,13 @@ def _items(tx: Tx, rows: Sequence[WaitRow]) -> list[InboxItem]:
 def _asks(row: WaitRow, entry: Stored | None) -> str:
     if row.kind is WaitKind.APPROVAL:
         return "approve"
+    if row.kind is WaitKind.BUDGET:
+        return "budget"
     return "settle" if entry is not None and entry.key is not None else "trouble"
 
 
 def _what(row: WaitRow, entry: Stored | None, content: dict[str, Any]) -> str:
-    if row.kind is WaitKind.APPROVAL:
+    if row.kind in {WaitKind.APPROVAL, WaitKind.BUDGET}:
         return first_line(row.title)
     if entry is None or entry.key is None:
         return first_line(row.title)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from torpor.core.effect import Safety, effect_key
 from torpor.core.journal import RESOLVES, Kind
 from torpor.core.replay import CallKind, kind_of, name_of, shown
+from torpor.engine.decisions import verdict
 from torpor.engine.large import legible
 from torpor.engine.queries.fleet import failure, first_line
 from torpor.engine.queries.people import arguments
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 GIVEN_BACK = ("drained", "yielded")
 """How a note begins with which a worker gave a run back of its own will."""
-_TOLD = ("approve ", "settle ")
+_TOLD = ("approve ", "settle ", "budget ")
 _SLEEPS = "sleeps "
 
 
@@ -204,6 +205,8 @@ class _Teller:
             self._hear_effect(entry, key)
         elif kind is CallKind.APPROVAL:
             self._hear_approval(entry, key)
+        elif kind is CallKind.BUDGET and (entry.kind is Kind.WAIT or key in self._lines):
+            self._hear_budget(entry, key)
         elif entry.kind is Kind.NOTE:
             self._hear_note(entry, key, kind)
         elif kind is CallKind.TIMER:
@@ -251,6 +254,21 @@ class _Teller:
             by, note = body.get("by") or "somebody", body.get("note")
             said = "approved by" if body.get("approved") else "denied by"
             line.outcome = "expired" if body.get("expired") else f"{said} {by}{f': {note}' if note else ''}"
+
+    def _hear_budget(self, entry: Stored, key: str) -> None:
+        body = self._body(entry)
+        content = body if isinstance(body, dict) else {}
+        if entry.kind is Kind.WAIT:
+            self._lines[key] = self._say(entry, f"budget {content.get('title', '')}", "asked")
+            return
+        line = self._lines[key]
+        line.ended_at = entry.at
+        if entry.kind is Kind.NOTE:
+            line.outcome = verdict(content)
+        elif entry.kind is Kind.FAILURE:
+            line.outcome = "failed"
+        elif line.outcome == "asked":
+            line.outcome = "there was enough again"
 
     def _hear_effect(self, entry: Stored, key: str) -> None:
         effect = self._effects.get(key)

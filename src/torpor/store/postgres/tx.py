@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from torpor.store.postgres.budgets import BudgetVerbs
 from torpor.store.postgres.families import FamilyVerbs
 from torpor.store.postgres.journal import JournalVerbs
 from torpor.store.postgres.leases import LeaseVerbs
@@ -23,7 +24,9 @@ if TYPE_CHECKING:
     from torpor.store.postgres.exchange import Exchange
 
 
-class PostgresTx(RunVerbs, JournalVerbs, WaitVerbs, LeaseVerbs, FamilyVerbs, LineVerbs, ScheduleVerbs, StreamVerbs):
+class PostgresTx(
+    RunVerbs, JournalVerbs, WaitVerbs, LeaseVerbs, FamilyVerbs, LineVerbs, ScheduleVerbs, StreamVerbs, BudgetVerbs
+):
     """One transaction."""
 
     def __init__(self, exchange: Exchange, schema: str, errands: Errands | None = None) -> None:

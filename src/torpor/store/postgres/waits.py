@@ -90,7 +90,7 @@ class WaitVerbs(Begun):
 
     def people_waits(self, *, limit: int) -> list[WaitRow]:
         """Return open waits for people."""
-        statement = f"""SELECT {_WAIT_COLUMNS} FROM waits WHERE over = 0 AND answered_at IS NULL AND kind IN (3, 4)
+        statement = f"""SELECT {_WAIT_COLUMNS} FROM waits WHERE over = 0 AND answered_at IS NULL AND kind IN (3, 4, 6, 12)
             ORDER BY seq, run_id LIMIT %(limit)s"""
         return [_wait_row(row) for row in self._ask(statement, limit=limit)]
 

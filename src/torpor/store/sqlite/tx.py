@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from torpor.store.sqlite.budgets import BudgetVerbs
 from torpor.store.sqlite.families import FamilyVerbs
 from torpor.store.sqlite.journal import JournalVerbs
 from torpor.store.sqlite.leases import LeaseVerbs
@@ -12,5 +13,7 @@ from torpor.store.sqlite.streams import StreamVerbs
 from torpor.store.sqlite.waits import WaitVerbs
 
 
-class SqliteTx(RunVerbs, JournalVerbs, WaitVerbs, LeaseVerbs, FamilyVerbs, LineVerbs, ScheduleVerbs, StreamVerbs):
+class SqliteTx(
+    RunVerbs, JournalVerbs, WaitVerbs, LeaseVerbs, FamilyVerbs, LineVerbs, ScheduleVerbs, StreamVerbs, BudgetVerbs
+):
     """One transaction."""

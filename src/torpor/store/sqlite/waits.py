@@ -47,7 +47,7 @@ class WaitVerbs(Begun):
     def people_waits(self, *, limit: int) -> list[WaitRow]:
         """Return open waits for people."""
         rows = self._db.execute(
-            f"SELECT {WAIT_COLUMNS} FROM waits WHERE over = 0 AND answered_at IS NULL AND kind IN (3, 4)"
+            f"SELECT {WAIT_COLUMNS} FROM waits WHERE over = 0 AND answered_at IS NULL AND kind IN (3, 4, 6, 12)"
             " ORDER BY seq, run_id LIMIT ?",
             (limit,),
         )

@@ -1,0 +1,99 @@
+"""What a run does with money, each inside the commit that records it (`effects.commit_inside`): reserve, settle, ask.
+
+The rules of budgets, and in which order they are locked, are in `engine.budgets`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from torpor.core.budget import Lost, Short, least_left, wish
+from torpor.core.commit import NewWait
+from torpor.core.journal import Entry, Kind
+from torpor.core.money import dollars
+from torpor.core.wait import WaitKind
+from torpor.engine import budgets
+from torpor.engine.effects import Inside
+from torpor.store import values
+from torpor.store.rows import BudgetChange, HoldRow, ShortRow
+
+if TYPE_CHECKING:
+    from torpor.store.protocol import Tx
+    from torpor.store.rows import BudgetRow
+
+_NOTHING = values.encode(None)
+
+
+class Wish(NamedTuple):
+    """A reservation that a run asks for, by the key of its call.
+
+    `asked` is the open wait (slot, seq) of an earlier attempt, `answered` the slot of one that a person decided, `note`
+    what they said; with `once` it is made although it does not fit. `slot` is free for a wait of its own.
+    """
+
+    run_id: int
+    key: str
+    amount: int
+    lost: Lost
+    slot: int
+    asked: tuple[int, int] | None = None
+    answered: int | None = None
+    note: bytes | None = None
+    once: bool = False
+
+
+def reserve(tx: Tx, wanted: Wish) -> Inside | None:
+    """Reserve in every budget above a run, or ask a person. None: it is short as it was, and somebody is asked already."""
+    run = tx.get_runs([wanted.run_id])[wanted.run_id]
+    rows = tx.budgets(budgets.path(tx, run), lock=True)
+    noted = [] if wanted.note is None else [Entry(Kind.NOTE, wanted.key, wanted.note)]
+    over = [] if wanted.answered is None else [wanted.answered]
+    tightest = max(rows, key=lambda row: row.standing.lacks(wanted.amount))
+    short = tightest if tightest.standing.lacks(wanted.amount) and not wanted.once else None
+    if short is not None:
+        tx.put_shorts([ShortRow(run.id, wanted.key, short.id, tx.now(), wanted.amount)])
+        tx.change_budgets([BudgetChange(short.id, short=Short.WAITS)])
+        if wanted.asked is not None:
+            return None
+        title = wish(short.standing, wanted.amount, budgets.whose(tx, short))
+        entry = Entry(Kind.WAIT, wanted.key, values.encode(_question(short, wanted, title)))
+        question = NewWait(wanted.slot, len(noted) + 1, WaitKind.BUDGET, None, title)
+        return Inside([*noted, entry], [question], over=over)
+    if wanted.amount:
+        ids = tuple(row.id for row in rows)
+        tx.change_budgets([BudgetChange(row.id, held=wanted.amount) for row in rows])
+        tx.put_holds([HoldRow(run.id, wanted.key, wanted.amount, wanted.lost, ids)])
+    if wanted.asked is not None or wanted.answered is not None:
+        tx.drop_shorts([(run.id, wanted.key)])
+    outcome = values.encode({"hold": wanted.key, "micros": wanted.amount})
+    closes = [] if wanted.asked is None else [wanted.asked]
+    return Inside([*noted, Entry(Kind.OUTCOME, wanted.key, outcome)], closes=closes, over=over)
+
+
+def _question(short: BudgetRow, wanted: Wish, title: str) -> dict[str, Any]:
+    return {
+        "title": title,
+        "budget": short.id,
+        "wants": dollars(wanted.amount),
+        "lacks": dollars(short.standing.lacks(wanted.amount)),
+        "limit": dollars(short.most or 0),
+        "spent": dollars(short.spent),
+        "reserved": dollars(short.held),
+    }
+
+
+def settle(tx: Tx, run_id: int, call: str, hold: str, cost: int) -> Inside:
+    """Say what a reservation really cost; the rest is free again. More than was reserved is spent all the same."""
+    found = next((row for row in tx.holds([run_id]) if row.key == hold), None)
+    if found is None and cost:
+        error = {"kind": "UsageError", "detail": "this reservation ended with its turn", "attempts": 1}
+        return Inside([Entry(Kind.FAILURE, call, values.encode(error))])
+    if found is not None:
+        budgets.end(tx, [(found, cost)])
+    return Inside([Entry(Kind.OUTCOME, call, _NOTHING)])
+
+
+def left(tx: Tx, run_id: int, call: str) -> Inside:
+    """Record what a run may still reserve: the least of all budgets above it; nothing if none has a limit."""
+    rows = tx.budgets(budgets.path(tx, tx.get_runs([run_id])[run_id]))
+    return Inside([Entry(Kind.OUTCOME, call, values.encode(least_left(row.standing for row in rows)))])
