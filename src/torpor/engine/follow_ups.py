@@ -95,7 +95,7 @@ def tell(tx: Tx, ended: Sequence[RunRow], locked: Mapping[int, RunRow]) -> None:
         name = done_name(run.id)
         signals.append(NewSignal(run.parent or 0, name, body, name, run.state.word))
     kept = tx.add_signals(signals, wake=False)
-    name_by(tx, [(signal.body, signal.run_id) for signal in signals])
+    name_by(tx, [(signal.body, signal.run_id) for signal, one in zip(signals, kept, strict=True) if one is Kept.NEW])
     new = [run for run, one in zip(told, kept, strict=True) if one is Kept.NEW]
     _wake(tx, new, locked)
 

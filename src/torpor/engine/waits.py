@@ -121,7 +121,7 @@ def deliver(tx: Tx, *, limit: int = SWEEP) -> Swept:
         touched = {*(message.run_id for message in spawns), *(message.target for message in signals)}
         family.start_children(tx, spawns, tx.get_runs(sorted(touched), lock=True))
     if signals:
-        _keep(tx, [NewSignal(m.target, m.name, m.body, m.key, f"run:{m.run_id}") for m in signals])
-        name_by(tx, [(message.body, message.target) for message in signals])
+        kept = _keep(tx, [NewSignal(m.target, m.name, m.body, m.key, f"run:{m.run_id}") for m in signals])
+        name_by(tx, [(m.body, m.target) for m, one in zip(signals, kept, strict=True) if one is Kept.NEW])
     tx.drop_messages([message.id for message in messages])
     return Swept(len(messages), len(messages) >= limit)
