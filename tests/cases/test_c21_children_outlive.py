@@ -97,7 +97,7 @@ def test_a_cascade_is_finished_by_somebody_else(world: World, monkeypatch: pytes
     assert {run.id for run in live} == {free.id, free_asks.id}
     ended = {run.id for run in everyone(world) if run.state.final}
     assert [run.id for run in live if run.parent in ended and Flag.INDEPENDENT not in run.flags] == []
-    assert world.store.transact_now(lambda tx: tx.follow_ups(limit=9)) == []
+    world.until(lambda: not world.store.transact_now(lambda tx: tx.undelivered()), "nothing is left to be done")
 
 
 def tried_to_spawn(world: World, run: int) -> bool:
