@@ -13,7 +13,7 @@ from torpor.core.ids import code
 from torpor.core.journal import Entry, Kind
 from torpor.core.run import Flag, State
 from torpor.core.wait import WaitKind
-from torpor.engine import follow_ups, runs, waits
+from torpor.engine import effects, follow_ups, runs, waits
 from torpor.engine.sweeps import Swept
 from torpor.store import values
 from torpor.store.rows import RunFilter
@@ -105,6 +105,24 @@ def test_an_unknown_program_is_told(store: Store) -> None:
     one.do(waits.deliver)
     assert told(one, lease.run_id) == {started_name("k1"): {"unknown": "nothing", "known": ["shop"]}}
     assert children(one, lease.run_id) == []
+
+
+def test_nothing_acts_below_a_cancel(store: Store) -> None:
+    """The gate sees it before the cascade has come down; an independent child, and all below it, acts on (G12)."""
+    one = hand(store)
+    top = parent_of(one, spawn("k1"), spawn("k2", MessageKind.SPAWN_INDEPENDENT))
+    one.do(waits.deliver)
+    bound, free = sorted(one.claim(), key=lambda claimed: claimed.run.id)
+    one.commit(*(proposal(claimed.lease, WAIT, messages=[spawn("k3")]) for claimed in (bound, free)))
+    one.do(waits.deliver)
+    below = [claimed.run.id for claimed in one.claim()]
+    everyone = [top.run_id, bound.run.id, free.run.id, *below]
+    assert not any(Flag.CANCEL in lease.flags for lease in one.do(effects.look, everyone).values())
+    one.do(runs.cancel, top.run_id)
+    stopped = [run for run, lease in one.do(effects.look, everyone).items() if Flag.CANCEL in lease.flags]
+    below_bound = next(run for run in below if one.run(run).parent == bound.run.id)
+    assert stopped == [top.run_id, bound.run.id, below_bound]
+    assert Flag.CANCEL not in one.run(bound.run.id).flags, "the cascade was not there yet"
 
 
 @pytest.mark.parametrize("after", [State.COMPLETED, State.FAILED, State.CANCELLED])

@@ -14,6 +14,7 @@ from torpor.core.run import Flag, State
 from torpor.core.wait import WaitKind
 from torpor.engine import streams
 from torpor.engine.commit import LEASE_MICROS, Reply, commit
+from torpor.engine.family import falling
 from torpor.store.rows import RunChange
 
 if TYPE_CHECKING:
@@ -25,8 +26,18 @@ if TYPE_CHECKING:
 
 
 def look(tx: Tx, ids: Sequence[int]) -> dict[int, Lease]:
-    """Return the leases of runs as they are now."""
-    return tx.leases(sorted(ids))
+    """Return the leases of runs as they are now.
+
+    That of a child whose parent, or whoever that one ends with, ended or is being cancelled says that cancel was asked,
+    also before the cascade has reached it: nothing more is started below a cancel that was acknowledged (G12).
+    """
+    leases = tx.leases(sorted(ids))
+    children = [run_id for run_id, lease in leases.items() if Flag.CHILD in lease.flags]
+    doomed = falling(tx, list(tx.get_runs(children).values())) if children else set()
+    return {
+        run_id: lease._replace(flags=lease.flags | Flag.CANCEL) if run_id in doomed else lease
+        for run_id, lease in leases.items()
+    }
 
 
 class Inside(NamedTuple):

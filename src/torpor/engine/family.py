@@ -67,12 +67,12 @@ def start_children(tx: Tx, messages: Sequence[MessageRow], locked: Mapping[int, 
     is told to the parent.
     """
     known = newest(tx.programs())
-    falling = _falling(tx, [locked[m.run_id] for m in messages if m.run_id in locked])
+    doomed = falling(tx, [locked[m.run_id] for m in messages if m.run_id in locked])
     births: list[_Birth] = []
     signals: list[NewSignal] = []
     for message in messages:
         parent = locked.get(message.run_id)
-        if parent is None or (parent.id in falling and message.kind is not MessageKind.SPAWN_INDEPENDENT):
+        if parent is None or (parent.id in doomed and message.kind is not MessageKind.SPAWN_INDEPENDENT):
             continue
         program = known.get(message.name)
         if program is None:
@@ -88,25 +88,24 @@ def start_children(tx: Tx, messages: Sequence[MessageRow], locked: Mapping[int, 
         tx.hint("ready")
 
 
-def _falling(tx: Tx, parents: Sequence[RunRow]) -> set[int]:
-    """Return the parents that may get no child any more: they, or whoever they end with, ended or are being cancelled.
+def falling(tx: Tx, runs: Sequence[RunRow]) -> set[int]:
+    """Return the runs that may start nothing any more: they, or whoever they end with, ended or are being cancelled.
 
-    A parent itself is locked: that answer holds. Those above it are looked at as they are, so that a child is refused
-    also while the cascade is still on its way down; what begins at the same moment is found by the cascade (G12). A
-    child that is independent was promised by a commit before any cancel, and is started all the same.
+    Of those that this transaction has locked the answer holds. Those above them are looked at as they are, so that
+    nothing starts also while a cascade is still on its way down; what begins at the same moment is found by it (G12).
     """
-    above = {run.id: run for run in parents}  # by the parent it is about: who is looked at now
-    falling: set[int] = set()
+    above = {run.id: run for run in runs}  # by the run it is about: who is looked at now
+    found: set[int] = set()
     while above:
-        falling.update(one for one, run in above.items() if run.state.final or Flag.CANCEL in run.flags)
+        found.update(one for one, run in above.items() if run.state.final or Flag.CANCEL in run.flags)
         climbing = {
             one: run.parent
             for one, run in above.items()
-            if one not in falling and run.parent is not None and Flag.INDEPENDENT not in run.flags
+            if one not in found and run.parent is not None and Flag.INDEPENDENT not in run.flags
         }
         rows = tx.get_runs(sorted(set(climbing.values()))) if climbing else {}
         above = {one: rows[parent] for one, parent in climbing.items() if parent in rows}
-    return falling
+    return found
 
 
 def _start(tx: Tx, births: Sequence[_Birth]) -> list[NewSignal]:
