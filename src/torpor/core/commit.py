@@ -76,6 +76,14 @@ class NewMessage(NamedTuple):
     detail: str = ""
 
 
+class NewCompensation(NamedTuple):
+    """An effect to be run if the run is cancelled: registered by the entry of this key, taken back by `ref`."""
+
+    key: str
+    ref: str
+    body: bytes
+
+
 class Blob(NamedTuple):
     """A large body, written before the commit that names it. `body` is packed."""
 
@@ -122,12 +130,22 @@ class Proposal:
     """What the run shows of itself from now on."""
     spends: bool = False
     """Whether its turn may have reservations of money that are not settled: they end with the turn."""
+    compensations: Sequence[NewCompensation] = ()
+    dropped: Sequence[str] = ()
+    """Compensations that are taken back, by their `ref`."""
+    undoing: bool = False
+    """Whether the run was cancelled and runs its compensations: their intents are not refused."""
     transactional: bool = False
     """Whether an author's own writes are part of this transaction: the effect happens here, so here it is refused."""
 
     @property
     def has_intent(self) -> bool:
-        """Whether it must be refused once cancel was asked (G12): it makes an effect or a child possible, or is one."""
+        """Whether it must be refused once cancel was asked (G12): it makes an effect or a child possible, or is one.
+
+        Only what a cancelled run undoes may still start.
+        """
+        if self.undoing:
+            return False
         for entry in self.entries:  # a plain loop: this is asked of every step
             if entry.kind is Kind.INTENT:
                 return True
@@ -145,6 +163,8 @@ class Proposal:
             or self.over
             or self.taken
             or self.rows
+            or self.compensations
+            or self.dropped
             or self.messages
             or self.blobs
             or self.stream is not None
@@ -153,6 +173,9 @@ class Proposal:
             or self.spends
             or self.transactional
         )
+
+
+_ENDS_WELL = frozenset({State.COMPLETED, State.FAILED})
 
 
 def broken_rule(proposal: Proposal) -> str | None:
@@ -164,6 +187,8 @@ def broken_rule(proposal: Proposal) -> str | None:
         return "G3: a commit without an entry cannot be told apart from its repetition"
     if proposal.after is not State.RUNNING and not may_follow(State.RUNNING, proposal.after):
         return f"G1: a running run cannot become {proposal.after.word}"
+    if proposal.undoing and (proposal.after in _ENDS_WELL or proposal.state_body is not None):
+        return "G12: a run that undoes what it did ends as cancelled"
     checkpoints = 0
     for entry in proposal.entries:
         if entry.kind is Kind.CHECKPOINT:

@@ -91,14 +91,23 @@ class Gate(Enum):
     CANCELLED = auto()
 
 
-def gate(row: Lease | None, *, token: int, epoch: int, head: int, same_incarnation: bool, life_lock_held: bool) -> Gate:
+def gate(
+    row: Lease | None,
+    *,
+    token: int,
+    epoch: int,
+    head: int,
+    same_incarnation: bool,
+    life_lock_held: bool,
+    undoing: bool = False,
+) -> Gate:
     """Decide whether an effect whose intent is durable may start now (G2, G4, G12).
 
-    `life_lock_held` is proven by a round trip for `once` and `verify`, and taken as true for the others.
+    With `undoing` it is a compensation of a cancelled run, which no cancel stops. `life_lock_held` is proven by a round trip for `once` and `verify`, and taken as true for the others.
     """
     if not same_incarnation or not life_lock_held:
         return Gate.STOP
-    verdict = fence(row, token=token, epoch=epoch, head=head, has_intent=True)
+    verdict = fence(row, token=token, epoch=epoch, head=head, has_intent=not undoing)
     return {Fence.HOLDS: Gate.GO, Fence.LOST: Gate.STOP, Fence.CANCELLED: Gate.CANCELLED}[verdict]
 
 

@@ -49,6 +49,7 @@ class CallKind(StrEnum):
     EMIT = "o"
     RATE = "r"
     BUDGET = "b"
+    COMPENSATION = "k"
 
 
 class Call(NamedTuple):

@@ -24,7 +24,7 @@ from torpor.core.journal import Kind
 from torpor.core.lease import LEASE_SECONDS, Fence, LostAnswer, after_lost_answer, fence
 from torpor.core.run import FOLLOWED, Flag, State
 from torpor.engine import budgets, streams
-from torpor.store.rows import Append, Leave, RunChange, StateRow, WaitRow
+from torpor.store.rows import Append, CompensationRow, Leave, RunChange, StateRow, WaitRow
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -141,7 +141,8 @@ def _append(p: Proposal) -> Append:
 
 
 def _leave(p: Proposal) -> Leave:
-    return Leave(_append(p), p.after, p.seen, p.due_at, Flag.PERSON if p.needs_person else Flag.NONE)
+    flags = (Flag.PERSON if p.needs_person else Flag.NONE) | (Flag.UNDOING if p.undoing else Flag.NONE)
+    return Leave(_append(p), p.after, p.seen, p.due_at, flags)
 
 
 def _answered_first(tx: Tx, proposals: Sequence[Proposal]) -> set[int]:
@@ -199,11 +200,25 @@ def _carry(tx: Tx, winners: Sequence[Proposal], known: dict[int, StreamRow]) -> 
     spenders = sorted(p.run_id for p in winners if p.spends)
     if spenders:
         budgets.close(tx, spenders)
+    _carry_compensations(tx, winners)
     if messages:
         tx.add_messages(messages)
         tx.hint("outbox")
     said = [(p.run_id, p.epoch, p.stream, p.view) for p in winners if p.stream is not None or p.view is not None]
     return streams.write(tx, said, known) if said else {}
+
+
+def _carry_compensations(tx: Tx, winners: Sequence[Proposal]) -> None:
+    registering = [p for p in winners if p.compensations]
+    if registering:
+        rows = []
+        for p in registering:
+            places = {entry.key: n for n, entry in enumerate(p.entries, start=p.head + 1)}
+            rows += [CompensationRow(p.run_id, places[new.key], new.ref, new.body) for new in p.compensations]
+        tx.add_compensations(rows)
+    dropped = [(p.run_id, ref) for p in winners for ref in p.dropped]
+    if dropped:
+        tx.drop_compensations(dropped)
 
 
 def _checkpoint(p: Proposal, now: int) -> StateRow:

@@ -67,7 +67,9 @@ def commit_inside(
     if closes or proposal.after is not State.RUNNING:
         tx.get_runs([proposal.run_id], lock=True)  # a run's row before its lease
     lease = tx.leases([proposal.run_id], lock=True).get(proposal.run_id)
-    reason = fence(lease, token=proposal.token, epoch=proposal.epoch, head=proposal.head, has_intent=True)
+    reason = fence(
+        lease, token=proposal.token, epoch=proposal.epoch, head=proposal.head, has_intent=not proposal.undoing
+    )
     if lease is None or reason is not Fence.HOLDS:
         return proposal, Reply(tx.now(), lease.flags if lease is not None else Flag.NONE, State.RUNNING, reason)
     if proposal.not_before and tx.now() < proposal.not_before:

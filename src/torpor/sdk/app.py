@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from torpor.core.retry import RetryPolicy
     from torpor.sdk.schedules import Schedule
+    from torpor.sdk.steps import Definition
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
@@ -35,6 +36,8 @@ class Flow:
     state_type: Any = None
     """The annotation of the state parameter, for decoding input that came as plain JSON."""
     upcasts: dict[int, Callable[[Any], Any]] = field(default_factory=dict)
+    effects: dict[str, Definition] = field(default_factory=dict)
+    """The app's effects by name: what a compensation is found by."""
 
     @property
     def versions(self) -> list[int]:
@@ -65,6 +68,7 @@ class App:
     def __init__(self) -> None:
         """Begin empty."""
         self.flows: dict[str, Flow] = {}
+        self.effects: dict[str, Definition] = {}
         self._schedules: list[Schedule] = []
 
     @overload
@@ -106,7 +110,9 @@ class App:
             message = f"flow {name} begins with {parameters[0]}; its first parameter is the context"
             raise UsageError(message, hint="async def f(ctx: Context, state: State)")
         state_type = _annotation(function, parameters[1]) if len(parameters) == 2 else None  # noqa: PLR2004 - as above
-        self.flows[name] = Flow(name, version, function, _source(function), len(parameters) == 2, state_type)  # noqa: PLR2004
+        takes_state = len(parameters) == 2  # noqa: PLR2004 - as above
+        source = _source(function)
+        self.flows[name] = Flow(name, version, function, source, takes_state, state_type, effects=self.effects)
 
     @overload
     def step(self, function: F, /) -> F: ...
@@ -170,6 +176,7 @@ class App:
 
         def declare(function: Any) -> Any:
             made = define(function, safety=safety, name=name, retries=retries, timeout=timeout, verify=verify)
+            self.effects.setdefault(made.name, made)
             return mark(function, made)
 
         return declare if function is None else declare(function)

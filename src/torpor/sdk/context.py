@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from torpor.clock import as_datetime
 from torpor.sdk.children import Children
+from torpor.sdk.compensating import OnCancel
 from torpor.sdk.speaking import Speaking
 from torpor.sdk.spending import Spending
 from torpor.sdk.waiting import Waiting
@@ -63,7 +64,7 @@ class Log:
         self._port.log("error", event, fields)
 
 
-class Context(Work, Waiting, Children, Speaking, Spending):
+class Context(Work, Waiting, Children, Speaking, Spending, OnCancel):
     """The first argument of every flow."""
 
     __slots__ = ("log",)

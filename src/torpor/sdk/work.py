@@ -39,7 +39,7 @@ class Work(Calling):
         """
         definition = definition_of(function, effect=False, safety=None)
         number = self._promise("step", definition.name)
-        return self._call(number, CallKind.STEP, definition.name, _arguments(args, more), definition, step_id)
+        return self._call(number, CallKind.STEP, definition.name, arguments(args, more), definition, step_id)
 
     @overload
     def effect(
@@ -77,9 +77,10 @@ class Work(Calling):
         """
         definition = definition_of(function, effect=True, safety=safety)
         number = self._promise("effect", definition.name)
-        values = _arguments(args, more)
+        values = arguments(args, more)
         return self._call(number, CallKind.EFFECT, definition.name, values, definition, step_id, stubborn=True)
 
 
-def _arguments(args: tuple[Any, ...], more: dict[str, Any]) -> dict[str, Any]:
+def arguments(args: tuple[Any, ...], more: dict[str, Any]) -> dict[str, Any]:
+    """Return a call's arguments as they are kept."""
     return {"args": [*args], "more": more} if more else {"args": [*args]}

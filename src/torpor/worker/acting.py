@@ -108,7 +108,7 @@ class Effects:
         call = self.going.get(entry.key or "")
         if entry.kind is Kind.INTENT and call is not None and call.stage is Stage.INTENT:
             call.intent_seq = seq
-            if self._executor.cancelling:
+            if self._executor.cancelling and not self._executor.undoing:
                 del self.going[call.request.key]  # it never started, and the run ends
             else:
                 self.ask_gate(call)
@@ -121,11 +121,13 @@ class Effects:
     def gated(self, call: Call, verdict: Gate) -> None:
         """Take the gate's answer: start the effect, or not (G4, G12)."""
         executor = self._executor
-        if executor.ended:
+        if executor.ended or self.going.get(call.request.key) is not call:
             return
         if verdict is Gate.STOP:
             executor.lost("the gate found another holder")
-        elif verdict is Gate.CANCELLED or executor.cancelling:  # asked for before the gate was, or since
+        elif verdict is Gate.CANCELLED or (
+            executor.cancelling and not executor.undoing
+        ):  # asked for before the gate was, or since
             executor.cancelling = True
             self.going.pop(call.request.key, None)
             executor.go_on()
@@ -140,7 +142,7 @@ class Effects:
         One that certainly did not happen is done under an intent of its own: under the old one, whoever finds it later
         could believe its writer gone while this attempt is about to start (G4, found by the exploration).
         """
-        if self._executor.ended:
+        if self._executor.ended or self.going.get(call.request.key) is not call:
             return
         if answer.done:
             call.stage = Stage.RECORDING

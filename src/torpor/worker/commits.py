@@ -163,6 +163,7 @@ class Commits:
         proposal = Proposal(lease.run_id, lease.token, lease.epoch, executor.head, sent.entries)
         if not sent.only_entries:
             sent.into(proposal)
+        proposal.undoing = executor.undoing
         if alone:
             proposal.transactional = True
         if self.last is not None:
@@ -177,6 +178,13 @@ class Commits:
         self._under_way = proposal
         self._alone_begun = False
         return proposal
+
+    def forget_alone(self) -> None:
+        """Forget the transactional effects that were about to begin: the run was cancelled."""
+        self._alone.clear()
+        if self._alone_begun:
+            self._alone_begun = self._submitted = False
+            self._answered()
 
     def unrecorded(self) -> list[Entry]:
         """Return the entries that nobody acknowledged, and a few that were just before."""

@@ -9,7 +9,7 @@ from torpor.core.journal import Entry, Kind
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from torpor.core.commit import NewMessage, NewWait, Proposal
+    from torpor.core.commit import NewCompensation, NewMessage, NewWait, Proposal
 
 TITLE_LETTERS = 300
 _RESULTS = frozenset({Kind.OUTCOME, Kind.FAILURE})
@@ -21,7 +21,7 @@ class Draft:
     Most drafts are one entry, so everything else is an empty tuple until it is used.
     """
 
-    __slots__ = ("closes", "entries", "messages", "not_before", "over", "taken", "waits")
+    __slots__ = ("closes", "compensations", "dropped", "entries", "messages", "not_before", "over", "taken", "waits")
 
     def __init__(self, entries: list[Entry] | None = None) -> None:
         """Begin with entries, or with none."""
@@ -31,17 +31,29 @@ class Draft:
         self.over: Sequence[int] = ()
         self.taken: Sequence[int] = ()
         self.messages: Sequence[NewMessage] = ()
+        self.compensations: Sequence[NewCompensation] = ()
+        self.dropped: Sequence[str] = ()
         self.not_before = 0
 
     @property
     def only_entries(self) -> bool:
         """Whether nothing but entries was gathered."""
-        return not (self.waits or self.closes or self.over or self.taken or self.messages or self.not_before)
+        return not (
+            self.waits
+            or self.closes
+            or self.over
+            or self.taken
+            or self.messages
+            or self.compensations
+            or self.dropped
+            or self.not_before
+        )
 
     def into(self, proposal: Proposal) -> None:
         """Let a proposal carry what was gathered beside its entries."""
         proposal.waits, proposal.closes, proposal.over = self.waits, self.closes, self.over
         proposal.taken, proposal.messages, proposal.not_before = self.taken, self.messages, self.not_before
+        proposal.compensations, proposal.dropped = self.compensations, self.dropped
 
     def before(self, later: Draft) -> Draft:
         """Return both in one; waits name their entry by its place, so those of the later one move along."""
@@ -52,6 +64,8 @@ class Draft:
         both.over = (*self.over, *later.over)
         both.taken = (*self.taken, *later.taken)
         both.messages = (*self.messages, *later.messages)
+        both.compensations = (*self.compensations, *later.compensations)
+        both.dropped = (*self.dropped, *later.dropped)
         both.not_before = max(self.not_before, later.not_before)
         return both
 

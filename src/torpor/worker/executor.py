@@ -5,7 +5,7 @@ a due timer, news from the store. After each it asks the same question (`see_nex
 
     lost               stop; nothing is written any more                              (G1, G2)
     rows being read    nothing may overtake the read
-    cancel was asked   let effects that passed their gate end, then end as cancelled  (G12)
+    cancel was asked   let effects that passed their gate end, undo what is registered, then end as cancelled  (G12)
     diverged           wait for a person, with both sides
     the body is done   end the turn: a checkpoint and the next one, or the result
     interrupted        end the open calls, each with a failure of its own
@@ -29,7 +29,8 @@ from torpor.core.run import POISON_TAKEOVERS, Flag, State
 from torpor.core.wait import Trouble
 from torpor.errors import Diverged, LeaseLost, StoreError, StoreUnavailable, TorporError
 from torpor.sdk.flow import next_state, upcast
-from torpor.worker import beginning, consuming, endings, interrupting
+from torpor.sdk.undoing import UNDO, belongs
+from torpor.worker import beginning, consuming, endings, interrupting, undoing
 from torpor.worker.bodies import Bodies
 from torpor.worker.calls import described
 from torpor.worker.commits import Commits
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from torpor.core.commit import Proposal
+    from torpor.engine.cancels import ToUndo
     from torpor.engine.commit import Reply
     from torpor.sdk.app import Flow
     from torpor.store.rows import Claimed, WaitRow
@@ -75,11 +77,13 @@ class Executor:
         self.spends = beginning.spends(claimed)
         self.progress = Progress(self)
         self.cancelling = Flag.CANCEL in claimed.lease.flags
+        self.undoing = False
         self.ended = False
         self.draining = False
         self._claimed = claimed
         self.born = worker.loop.time()
         self.commits = Commits(self)
+        self._reason, self._undone = "", 0
         self._arrived: deque[tuple[Entry, int]] = deque()
         self._asked: WaitRow | None = None
         self.consuming: str | None = None
@@ -94,7 +98,7 @@ class Executor:
         stalled = self.run.stalls >= POISON_TAKEOVERS  # since it was put away last: an answer given before says nothing
         asked = self._asked is not None and self._asked.title == POISONED
         if self.cancelling:
-            self._end_cancelled()
+            self._undo(state.turn, over=settled is not None and settled.get("fail") is not None, stalled=stalled)
         elif settled is not None and settled.get("fail") is not None:
             self._fail(TorporError(f"a person ended it: {settled['fail']}"))
         elif stalled or asked:
@@ -149,11 +153,11 @@ class Executor:
                 self.commits.submit()
         elif turn.diverged is not None:
             self._diverged(turn.diverged)
-        elif self.cancelling:
-            self._cancel()
+        elif self.cancelling and not self.undoing:
+            self._cancel(turn)
         elif turn.main.done() and not self.progress.effects_unresolved:
             self._end_turn(turn)
-        elif self.interrupts and interrupting.interrupt(self, turn):
+        elif self.interrupts and not self.undoing and interrupting.interrupt(self, turn):
             self._linger.end()
         elif self.draining and not self.progress.effects.going:
             self._drain_on()
@@ -231,6 +235,9 @@ class Executor:
             self._fail(TorporError("the flow was cancelled from inside: an asyncio.CancelledError left its body"))
             return
         error = turn.main.exception() or endings.forgotten(turn)
+        if self.undoing and error is None:
+            self._end_cancelled()
+            return
         if error is not None:
             self._fail(error)
             return
@@ -253,7 +260,7 @@ class Executor:
         if old is not None:
             old.close()
         if self.cancelling:
-            self._end_cancelled()
+            self._undo(proposal.turn)
         elif self.draining or (self.worker.others_wait and self.worker.loop.time() - self.born > SLICE_SECONDS):
             self.commits.end_with(endings.give_back(self, "drained" if self.draining else "yielded: others wait"))
         else:
@@ -322,17 +329,51 @@ class Executor:
 
     # cancel, loss
 
-    def _cancel(self) -> None:
+    def _cancel(self, turn: Turn) -> None:
         self.progress.cancel_steps()
         self.commits.draft = self.commits.draft.only_results()
         if not (self.progress.effects.past_gate or self.commits.in_flight):
-            self._end_cancelled()
+            self._undo(turn.turn)
         elif self.commits.draft.entries:
             self.commits.submit()  # the outcome of an effect that acted when cancel was asked
 
+    def _undo(self, turn: int, *, over: bool = False, stalled: bool = False) -> None:
+        """The author's code is over; read what is to be undone. `over`: a person said to leave it."""
+        self.undoing = True
+        self.commits.forget_alone()
+        old, self.turn, self.progress, self.consuming = self.turn, None, Progress(self), None
+        if old is not None:
+            old.close()
+        self._arrived.clear()
+        self.worker.outside.to_undo(self, lambda found: self._undo_here(found, turn, over=over, stalled=stalled))
+
+    def _undo_here(self, found: ToUndo | StoreError, turn: int, *, over: bool, stalled: bool) -> None:
+        if self.ended:
+            return
+        self._reason = "" if isinstance(found, StoreError) else found.reason
+        read = undoing.read(self, found)
+        if isinstance(read, StoreError):
+            self.unreadable(read)
+            return
+        steps, missing = read
+        self._undone = len(steps)
+        if over or not (steps or missing):
+            self._undone = 0
+            self._end_cancelled()
+        elif stalled:
+            self._trouble(Trouble.POISON, POISONED, {"takeovers": self.run.takeovers})
+        elif missing:
+            title = f"it was cancelled, and the effect {missing[0]} that undoes something is not in this code"
+            self._trouble(Trouble.DIVERGED, title, {"hint": "deploy code that has it, then answer --again"})
+        else:
+            entries = [entry for entry in self._claimed.entries if belongs(entry.key)]
+            self.turn = Turn(self, UNDO, turn, self._claimed.state.at, steps, entries)
+            self.go_on()
+
     def _end_cancelled(self) -> None:
-        note = Entry(Kind.NOTE, None, self.bodies.encode({"note": "cancelled"}, "note"))
-        self.commits.end_with(endings.finish(self, State.CANCELLED, note))
+        self.commits.end_with(
+            endings.finish(self, State.CANCELLED, undoing.cancelled(self, self._reason, self._undone))
+        )
 
     def lost(self, why: str) -> None:
         """Stop: this executor no longer owns the run. Nothing is written; nothing is started any more (G1, G2)."""

@@ -77,6 +77,7 @@ class Gate:
                 head=executor.head,
                 same_incarnation=stands and self._standing.look(),
                 life_lock_held=held or not safety.asks_life_lock,
+                undoing=executor.undoing,
             )
             loop.call_soon(answer, verdict)
             loop.call_soon(executor.commits.release)

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from torpor.core.lease import Proof
-from torpor.engine import effects, waits
+from torpor.engine import cancels, effects, waits
 from torpor.engine.family import joinable
 from torpor.errors import NotDone, StoreError, StoreUnavailable
 from torpor.sdk.steps import CANNOT_TELL, NOT_DONE, Answer, done
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
 
     from torpor.core.journal import Stored
+    from torpor.engine.cancels import ToUndo
     from torpor.engine.family import Joinable
     from torpor.store.rows import WorkerRow
     from torpor.worker.call import Call
@@ -124,6 +125,20 @@ class Outside:
             found = error
         self._worker.loop.call_soon(here, found)
 
+    # cancel
+
+    def to_undo(self, executor: Executor, here: Callable[[ToUndo | StoreError], None]) -> None:
+        """Read what a cancelled run is to undo; `here` gets it or the error, from a plain callback of the loop."""
+        self.spawn(self._to_undo(executor, here))
+
+    async def _to_undo(self, executor: Executor, here: Callable[[ToUndo | StoreError], None]) -> None:
+        found: ToUndo | StoreError
+        try:
+            found = await self._store.transact(cancels.to_undo, executor.run.id)
+        except StoreError as error:
+            found = error
+        self._worker.loop.call_soon(here, found)
+
     # verify
 
     def ask_verify(self, executor: Executor, call: Call, left: Stored | BaseException) -> None:
@@ -183,6 +198,8 @@ class Outside:
         """Run the effect in the transaction that records it, never in a shared batch (G6)."""
         if executor.ended or not (self._worker.standing.may_write() or await self._worker.standing.restore()):
             return
+        if executor.progress.effects.going.get(call.request.key) is not call:
+            return  # the run was cancelled meanwhile
         proposal = executor.commits.build(alone=True)
         if proposal is None:
             return

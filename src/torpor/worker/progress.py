@@ -15,6 +15,7 @@ from torpor.core.journal import Entry, Kind
 from torpor.core.replay import CallKind, shown
 from torpor.core.wait import Open, WaitKind
 from torpor.errors import NotDone, RateLimited, TorporError, UnstorableValue
+from torpor.worker import undoing
 from torpor.worker.acting import Effects, context_of, key_of, safety_of
 from torpor.worker.bodies import spread_of
 from torpor.worker.call import Call, Stage
@@ -126,6 +127,8 @@ class Progress:
                 self.children.begin(request, record)
             case CallKind.BUDGET | CallKind.RATE:
                 self.spending.begin(request, record)
+            case CallKind.COMPENSATION:
+                undoing.register(self._executor, request)
             case CallKind.SEND:
                 self._send(request)
 
@@ -246,7 +249,11 @@ class Progress:
         self.waiting[request.key] = Open(request.key, WaitKind.RETRY, request.name, due_at=again_at)
 
     def fail(self, key: str, error: BaseException, attempts: int) -> None:
-        """Record that a call failed for good."""
+        """Record that a call failed for good; of a compensation a person is asked."""
+        turn = self._executor.turn
+        if self._executor.undoing and turn is not None and key in turn.open:
+            self.effects.unknown(turn.open[key], f"it failed for good: {described(error)['detail']}")
+            return
         body = self._executor.bodies.encode({**described(error), "attempts": attempts}, "error")
         self._executor.commits.record(Entry(Kind.FAILURE, key, body))
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from torpor.core.run import State
     from torpor.core.stream import PartKind
     from torpor.core.wait import Delivery, Open, Signal, WaitKind
+    from torpor.engine.cancels import ToUndo
     from torpor.engine.commit import Reply
     from torpor.engine.family import Joinable
     from torpor.errors import LeaseLost, StoreError
@@ -219,6 +220,9 @@ class Commits(Protocol):
     def take_back(self) -> None:
         """Take the last proposal back."""
 
+    def forget_alone(self) -> None:
+        """Forget the transactional effects that were about to begin."""
+
 
 class Executor(Protocol):
     """An executor, to its parts."""
@@ -232,6 +236,7 @@ class Executor(Protocol):
     seen: int
     unread: list[Signal]
     interrupts: bool
+    undoing: bool
     bodies: Bodies
     rows: dict[int, WaitRow]
     consuming: str | None
@@ -318,6 +323,9 @@ class Outside(Protocol):
 
     def transactional(self, executor: Executor, call: Call) -> None:
         """Run a transactional effect inside a commit of its own."""
+
+    def to_undo(self, executor: Executor, here: Callable[[ToUndo | StoreError], None]) -> None:
+        """Read what a cancelled run is to undo."""
 
     def settle_late(self, executor: Executor, call: Call, result: Any, error: BaseException | None) -> None:
         """Settle the unknown that an attempt left behind."""

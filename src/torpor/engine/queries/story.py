@@ -176,7 +176,8 @@ class _Teller:
             note = str(body.get("note", body)) if isinstance(body, dict) else str(body)
             self._given_back = note.startswith(GIVEN_BACK)
             if note == "cancelled":
-                self._say(entry, "cancel was asked", "cancelled", ended_at=entry.at)
+                why = f": {body['why']}" if isinstance(body, dict) and body.get("why") else ""
+                self._say(entry, f"cancel was asked{why}", "cancelled", ended_at=entry.at)
             elif note == "interrupted" and isinstance(body, dict):
                 ended, reason = ", ".join(map(str, body.get("calls", ()))), body.get("reason")
                 who = f"interrupted by {body.get('by') or 'somebody'}{f': {reason}' if reason else ''}"
@@ -217,6 +218,10 @@ class _Teller:
             )
         elif kind in {CallKind.SPAWN, CallKind.JOIN}:
             self._hear_child(entry, key, kind)
+        elif kind is CallKind.COMPENSATION:
+            drops = name_of(key) == "drop_on_cancel"
+            told = "a compensation" if drops else f"{name_of(key)} if it is cancelled"
+            self._say(entry, told, "taken back" if drops else "registered", ended_at=entry.at)
         elif kind is CallKind.SEND:
             self._say(entry, f"message {name_of(key)} to another run", "sent", ended_at=entry.at)
         elif entry.kind is Kind.FAILURE:
