@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from torpor.core.commit import Blob, NewMessage, NewRow, NewWait, Proposal, broken_rule
+from torpor.core.commit import Blob, NewCompensation, NewMessage, NewRow, NewWait, Proposal, broken_rule
 from torpor.core.journal import Entry, Kind
 from torpor.core.run import State
 from torpor.core.wait import WaitKind
@@ -55,6 +55,19 @@ def test_what_is_refused_once_cancel_was_asked() -> None:
     assert not PLAIN.has_intent
     assert replace(PLAIN, entries=[OUTCOME, INTENT]).has_intent
     assert replace(PLAIN, transactional=True).has_intent
+    for compensating in (
+        replace(PLAIN, entries=[INTENT], undoing=True),
+        replace(PLAIN, transactional=True, undoing=True),
+    ):
+        assert not compensating.has_intent
+
+
+@pytest.mark.parametrize("after", list(State))
+def test_who_undoes_ends_as_cancelled(after: State) -> None:
+    """What may start after a cancel cannot end the run well, nor begin another turn (G12)."""
+    broken = broken_rule(replace(PLAIN, entries=[OUTCOME], after=after, undoing=True))
+    assert (broken is None) is (after not in {State.COMPLETED, State.FAILED})
+    assert broken_rule(replace(PLAIN, entries=[CHECKPOINT], state_body=b"", undoing=True)) is not None
 
 
 def test_hot_is_entries_and_nothing_else() -> None:
@@ -68,6 +81,8 @@ def test_hot_is_entries_and_nothing_else() -> None:
         replace(PLAIN, closes=[(0, 4)]),
         replace(PLAIN, over=[0]),
         replace(PLAIN, taken=[1]),
+        replace(PLAIN, compensations=[NewCompensation("k:refund#1", "1:k:refund#1", b"")]),
+        replace(PLAIN, dropped=["1:k:refund#1"]),
         replace(PLAIN, rows=[NewRow("done", 0, b"")]),
         replace(PLAIN, messages=[NewMessage(2, "go", "k", b"")]),
         replace(PLAIN, blobs=[Blob(b"d", b"b")]),

@@ -85,6 +85,8 @@ def test_gate(*, row: Lease | None, same: bool, locked: bool, said: Gate) -> Non
     """Lease, head, cancel, incarnation and life lock (G2, G4, G12)."""
     asked = gate(row, token=77, epoch=3, head=5, same_incarnation=same, life_lock_held=locked)
     assert asked is said
+    undoing = gate(row, token=77, epoch=3, head=5, same_incarnation=same, life_lock_held=locked, undoing=True)
+    assert undoing is (Gate.GO if said is Gate.CANCELLED else said), "a cancel stops no compensation, all else does"
 
 
 calls = st.tuples(st.integers(1, 2**40), st.integers(0, 9), st.integers(0, 10**6), st.text(max_size=12))

@@ -46,6 +46,8 @@ def test_words() -> None:
 def test_parked_as(*, inbox: int, seen: int, cancel: bool, state: State) -> None:
     """What came unseen, and cancel, keep a run ready (G7, G12)."""
     assert parked_as(inbox=inbox, seen=seen, cancel=cancel) is state
+    undoing = parked_as(inbox=inbox, seen=seen, cancel=cancel, undoing=True)
+    assert undoing is (State.READY if inbox > seen else State.WAITING)
 
 
 def test_flags_are_bits() -> None:

@@ -103,7 +103,8 @@ def gate(
 ) -> Gate:
     """Decide whether an effect whose intent is durable may start now (G2, G4, G12).
 
-    With `undoing` it is a compensation of a cancelled run, which no cancel stops. `life_lock_held` is proven by a round trip for `once` and `verify`, and taken as true for the others.
+    With `undoing` it is a compensation of a cancelled run, which no cancel stops.
+    `life_lock_held` is proven by a round trip for `once` and `verify`, and taken as true for the others.
     """
     if not same_incarnation or not life_lock_held:
         return Gate.STOP
