@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import pytest
 
 from torpor import App, Client, Conflict, Context, NotFound, UsageError
-from torpor.client.spending import Budget
+from torpor.client.spending import Budget, Limit
 from torpor.testing import Lab
 
 if TYPE_CHECKING:
@@ -78,5 +79,26 @@ def test_deciding_about_money(store: Store, moment: Moment) -> None:
                 await client.budgets("costs-ZZZZZ")
             with pytest.raises(UsageError):
                 await client.set_budget("nobody", 5)
+
+    asyncio.run(main())
+
+
+@app.flow
+async def sends(ctx: Context) -> None:
+    """Take a place."""
+    await ctx.rate("mail", limit=2, per=60)
+
+
+def test_rates_are_read(store: Store, moment: Moment) -> None:
+    """With the moment of the next place."""
+
+    async def main() -> None:
+        async with Lab(app, store=store, clock=moment) as lab:
+            client = Client(store)
+            assert await client.rates() == []
+            for _ in range(2):
+                await client.start("sends")
+            await lab.settle()
+            assert await client.rates() == [Limit("mail", 2, 60.0, 1, lab.now + timedelta(seconds=60))]
 
     asyncio.run(main())

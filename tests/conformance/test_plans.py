@@ -67,6 +67,14 @@ def _calls(runs: list[int], program: int) -> list[Callable[[Tx], object]]:
         lambda tx: tx.streams(runs, lock=True),
         lambda tx: tx.parts(runs[0], after=5, limit=5),
         lambda tx: tx.views(runs),
+        lambda tx: tx.budgets([1, 2], lock=True),
+        lambda tx: tx.budgets_of(runs),
+        lambda tx: tx.named_budgets(["tenant:1"]),
+        lambda tx: tx.stirred_budgets(limit=5),
+        lambda tx: tx.holds(runs),
+        lambda tx: tx.shorts(1, limit=5),
+        lambda tx: tx.drop_shorts([(runs[0], "")]),
+        lambda tx: tx.find_bucket("mail"),
     ]
 
 
@@ -107,7 +115,7 @@ def test_sqlite_walks_no_large_table(make_place: Callable[[str], Place]) -> None
         "run_keys",
         "schedules",
         "slots",
-        *("streams", "parts", "views"),
+        *("streams", "parts", "views", "budgets", "holds", "shorts", "buckets"),
     }
     walks = [
         (statement, step)

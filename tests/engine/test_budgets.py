@@ -115,14 +115,24 @@ def test_a_tenant_and_a_program_are_roots(store: Store) -> None:
 
 
 def test_what_was_spent_is_spent(store: Store) -> None:
-    """More than reserved counts, though it goes over the limit; a second settlement of a reservation is an error."""
+    """More than reserved counts, though it goes over the limit; so does what a copied run spends without a reservation."""
     one = hand(store)
     top, _ = family(one, 10)
     reserve(one, wish(top, 5))
     assert one.do(spending.settle, top, "b:settle#1", KEY, 12).entries[0].kind is Kind.OUTCOME
     assert standing(one, top) == Standing(10, 12, 0)
-    assert one.do(spending.settle, top, "b:settle#2", KEY, 1).entries[0].kind is Kind.FAILURE
-    assert standing(one, top) == Standing(10, 12, 0)
+    assert one.do(spending.settle, top, "b:settle#2", KEY, 1).entries[0].kind is Kind.OUTCOME
+    assert standing(one, top) == Standing(10, 13, 0)
+
+
+@pytest.mark.parametrize(("lost", "spent"), [(Lost.FREE, 0), (Lost.SPENT, 5)])
+def test_a_reservation_of_a_rewound_history_ends(store: Store, lost: Lost, spent: int) -> None:
+    """The same call reserves again: what it held before ends as its author said, and nothing stays held for ever."""
+    one = hand(store)
+    top, _ = family(one, 20)
+    reserve(one, wish(top, 5, lost=lost))
+    assert reserve(one, wish(top, 4)) is Kind.OUTCOME
+    assert standing(one, top) == Standing(20, spent, 4)
 
 
 def test_a_turn_ends_what_it_left_unsettled(store: Store) -> None:

@@ -6,14 +6,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from torpor.client.connected import Connected
+from torpor.clock import SECOND, as_datetime
 from torpor.core.ids import run_name, wait_name
 from torpor.core.money import decimal_of, micros_of
 from torpor.core.wait import WaitKind
-from torpor.engine import budgets
+from torpor.engine import budgets, rates
 from torpor.engine.decisions import Decision, decide, find_run
 from torpor.store.protocol import Lane
 
 if TYPE_CHECKING:
+    from datetime import datetime
     from decimal import Decimal
 
     from torpor.store.protocol import Tx
@@ -34,8 +36,19 @@ class Budget:
     left: Decimal | None
 
 
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """A rate limit as it was asked for last, and when the next place is free."""
+
+    name: str
+    limit: int
+    per_seconds: float
+    burst: int
+    next_at: datetime
+
+
 class Spending(Connected):
-    """Budgets."""
+    """Budgets and rates."""
 
     async def set_budget(self, whose: str, limit: Decimal | str | int) -> None:
         """Give a tenant (`tenant:acme`) or a program (`program:refunds`) a limit in dollars for all its runs together.
@@ -49,6 +62,10 @@ class Spending(Connected):
     async def budgets(self, run: str) -> list[Budget]:
         """Return every budget that a run spends from. Raises NotFound, UsageError."""
         return await self.store.transact(_standing, run, lane=Lane.READ)
+
+    async def rates(self, *, limit: int = 100) -> list[Limit]:
+        """Return the rate limits that runs share, by name, a bounded number."""
+        return await self.store.transact(_rates, limit, lane=Lane.READ)
 
     async def raise_budget(self, wait: str, more: Decimal | str | int, *, by: str) -> str:
         """Raise the limit that a wait is short of by some dollars, for good. Returns the wait's id.
@@ -85,6 +102,13 @@ def _shown(tx: Tx, row: BudgetRow) -> Budget:
         decimal_of(standing.held),
         None if standing.left is None else decimal_of(standing.left),
     )
+
+
+def _rates(tx: Tx, limit: int) -> list[Limit]:
+    return [
+        Limit(row.name, row.most, row.per / SECOND, row.burst, as_datetime(rates.next_at(row, tx.now())))
+        for row in tx.buckets(limit=limit)
+    ]
 
 
 def _name(tx: Tx, run_id: int) -> str:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from torpor.core.budget import Lost, Short
+from torpor.core.budget import Short
 from torpor.core.money import dollars
 from torpor.core.run import State
 from torpor.engine.sweeps import Swept
@@ -126,7 +126,7 @@ def close(tx: Tx, runs: Sequence[int]) -> None:
     """End what turns or runs leave unsettled, each as its author said, and forget that they wait for a budget."""
     unsettled = tx.holds(runs)
     tx.drop_shorts([(run_id, "") for run_id in runs])
-    end(tx, [(hold, hold.amount if hold.lost is Lost.SPENT else 0) for hold in unsettled])
+    end(tx, [(hold, hold.kept) for hold in unsettled])
 
 
 def end(tx: Tx, ends: Sequence[tuple[HoldRow, int]]) -> None:

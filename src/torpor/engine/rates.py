@@ -65,6 +65,11 @@ def limited(tx: Tx, key: str, bucket: str, pause: int, note: dict[str, Any]) -> 
     return Inside([Entry(Kind.NOTE, key, values.encode({**note, "again_at": again_at}))])
 
 
+def next_at(row: BucketRow, now: int) -> int:
+    """Return the moment of the place that somebody would get who asked now."""
+    return rate.take(_bucket(row), 1, now)[1]
+
+
 def _bucket(row: BucketRow) -> Bucket:
     return Bucket(Rate(row.most, row.per, row.burst), row.promised, row.used, row.late)
 

@@ -45,7 +45,13 @@ class Wish(NamedTuple):
 def reserve(tx: Tx, wanted: Wish) -> Inside | None:
     """Reserve in every budget above a run, or ask a person. None: it is short as it was, and somebody is asked already."""
     run = tx.get_runs([wanted.run_id])[wanted.run_id]
-    rows = tx.budgets(budgets.path(tx, run), lock=True)
+    stale = [hold for hold in tx.holds([run.id]) if hold.key == wanted.key]  # of a history that was rewound
+    mine = budgets.path(tx, run)
+    locked = tx.budgets(sorted({*mine, *(n for hold in stale for n in hold.budgets)}), lock=True)
+    if stale:
+        budgets.end(tx, [(hold, hold.kept) for hold in stale])
+        locked = tx.budgets([row.id for row in locked], lock=True)
+    rows = [row for row in locked if row.id in mine]
     noted = [] if wanted.note is None else [Entry(Kind.NOTE, wanted.key, wanted.note)]
     over = [] if wanted.answered is None else [wanted.answered]
     tightest = max(rows, key=lambda row: row.standing.lacks(wanted.amount))
@@ -83,13 +89,15 @@ def _question(short: BudgetRow, wanted: Wish, title: str) -> dict[str, Any]:
 
 
 def settle(tx: Tx, run_id: int, call: str, hold: str, cost: int) -> Inside:
-    """Say what a reservation really cost; the rest is free again. More than was reserved is spent all the same."""
+    """Say what a reservation really cost; the rest is free again. More than was reserved is spent all the same.
+
+    So is what a copied run spends on a reservation that its original made: it has none of its own.
+    """
     found = next((row for row in tx.holds([run_id]) if row.key == hold), None)
-    if found is None and cost:
-        error = {"kind": "UsageError", "detail": "this reservation ended with its turn", "attempts": 1}
-        return Inside([Entry(Kind.FAILURE, call, values.encode(error))])
-    if found is not None:
-        budgets.end(tx, [(found, cost)])
+    if found is None:
+        above = budgets.path(tx, tx.get_runs([run_id])[run_id])
+        found = HoldRow(run_id, hold, 0, Lost.SPENT, tuple(above))
+    budgets.end(tx, [(found, cost)])
     return Inside([Entry(Kind.OUTCOME, call, _NOTHING)])
 
 

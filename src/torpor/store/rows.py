@@ -372,6 +372,11 @@ class HoldRow(NamedTuple):
     lost: Lost
     budgets: tuple[int, ...]
 
+    @property
+    def kept(self) -> int:
+        """How much of it counts as spent if it is never settled."""
+        return self.amount if self.lost is Lost.SPENT else 0
+
 
 class ShortRow(NamedTuple):
     """A call that waits for a budget, since `at`."""
