@@ -40,17 +40,20 @@ RUN_COLUMNS = (
 ENTRY_COLUMNS = "seq, at, epoch, kind, key, body"
 MOMENT = "moment AS MATERIALIZED (SELECT coalesce(nullif(%(now)s::bigint, 0), torpor_now()) AS now)"
 
-_READY = """SELECT id, epoch, head FROM runs WHERE state = 1 AND {whose} AND program = ANY(%(programs)s::int[])
-    ORDER BY prio, due_at, id LIMIT %(n)s FOR UPDATE SKIP LOCKED"""
+_TENANT = """SELECT min(t.tenant) FROM unnest(%(programs)s::int[]) AS p(program),
+    LATERAL (SELECT tenant FROM runs WHERE state = 1 AND program = p.program AND tenant > {after}
+    ORDER BY tenant LIMIT 1) t"""
+# Nobody else's ready runs are walked past (G20). More are looked at than are taken, because others may have locked some.
+# The moment is asked for before anything is locked.
 CLAIM = f"""WITH {MOMENT},
-next AS MATERIALIZED (SELECT coalesce(
-    (SELECT tenant FROM runs WHERE state = 1 AND tenant > %(after)s ORDER BY tenant LIMIT 1),
-    (SELECT tenant FROM runs WHERE state = 1 ORDER BY tenant LIMIT 1)) AS tenant),
-own AS MATERIALIZED ({_READY.format(whose="tenant = (SELECT tenant FROM next)")}),
-others AS MATERIALIZED (
-    {_READY.format(whose="NOT EXISTS (SELECT 1 FROM own) AND (SELECT tenant FROM next) <> %(after)s")}),
+next AS MATERIALIZED (SELECT coalesce(({_TENANT.format(after="%(after)s")}), ({_TENANT.format(after="0")})) AS tenant),
+found AS MATERIALIZED (SELECT r.* FROM unnest(%(programs)s::int[]) AS p(program),
+    LATERAL (SELECT id, prio, due_at FROM runs WHERE state = 1 AND program = p.program
+    AND tenant = (SELECT tenant FROM next) ORDER BY prio, due_at, id LIMIT %(n)s::int * 4 + 16) r),
+own AS MATERIALIZED (SELECT r.id, r.epoch, r.head FROM found f JOIN runs r ON r.id = f.id AND r.state = 1
+    WHERE (SELECT now FROM moment) > 0 ORDER BY f.prio, f.due_at, f.id LIMIT %(n)s FOR UPDATE OF r SKIP LOCKED),
 sure AS MATERIALIZED (
-    SELECT c.id, was.inbox FROM (SELECT * FROM own UNION ALL SELECT * FROM others) c,
+    SELECT c.id, was.inbox FROM own c,
     LATERAL (SELECT inbox FROM runs r WHERE r.id = c.id AND r.epoch = c.epoch AND r.head = c.head OFFSET 0) was),
 taken AS (UPDATE runs r SET state = 3, epoch = r.epoch + 1 FROM sure WHERE r.id = sure.id
     RETURNING r.*, sure.inbox AS in_view),

@@ -31,11 +31,11 @@ ENTRY_COLUMNS = "seq, at, epoch, kind, key, body"
 WAIT_COLUMNS = "run_id, slot, seq, kind, due_at, answered_at, title, answer, over, need, members"
 
 # The index is named, because SQLite's planner knows nothing of sizes and likes the one that is for people.
-_TENANT = """SELECT coalesce(
-    (SELECT tenant FROM runs INDEXED BY runs_ready WHERE state = 1 AND tenant > ?1 ORDER BY tenant LIMIT 1),
-    (SELECT tenant FROM runs INDEXED BY runs_ready WHERE state = 1 ORDER BY tenant LIMIT 1))"""
-_READY = f"""SELECT {RUN_COLUMNS} FROM runs INDEXED BY runs_ready WHERE state = 1 AND tenant = ?
-    AND program IN (SELECT value FROM json_each(?)) ORDER BY prio, due_at, id LIMIT ?"""
+_TENANT = """SELECT min((SELECT tenant FROM runs INDEXED BY runs_ready
+    WHERE state = 1 AND program = p.value AND tenant > ?2 ORDER BY tenant LIMIT 1)) FROM json_each(?1) p"""
+_NEXT = """SELECT prio, due_at, id FROM runs INDEXED BY runs_ready
+    WHERE state = 1 AND program = ? AND tenant = ? ORDER BY prio, due_at, id LIMIT ?"""
+_RUN = f"SELECT {RUN_COLUMNS} FROM runs WHERE id = ?"
 _FENCE = """UPDATE leases SET head = head + ?, expires_at = ?
     WHERE run_id = ? AND token = ? AND epoch = ? AND head = ? AND flags & ? = 0 RETURNING flags"""
 _FENCE_LEAVE = (
@@ -68,24 +68,28 @@ def wait_row(row: Sequence[Any]) -> WaitRow:
 
 def claim(db: sqlite3.Connection, wanted: Claim, now: int) -> list[Claimed]:
     """Make ready runs running and read everything about them."""
-    tenant = db.execute(_TENANT, (wanted.after_tenant,)).fetchone()[0]
-    if tenant is None:
-        return []
-    programs = json.dumps(wanted.programs)
-    found = db.execute(_READY, (tenant, programs, wanted.limit)).fetchall()
-    if not found and wanted.after_tenant != tenant:
-        # the next tenant's ready runs are all of programs this worker does not serve: look at everybody's
-        found = db.execute(
-            _READY.replace("AND tenant = ?", "AND ? IS NOT NULL"), (tenant, programs, wanted.limit)
-        ).fetchall()
     expires_at = now + wanted.lease_micros
     claimed = []
-    for columns in found:
-        run = run_row(columns)
+    for run_id in _next_runs(db, wanted):
+        run = run_row(db.execute(_RUN, (run_id,)).fetchone())
         run = run._replace(epoch=run.epoch + 1, state=State.RUNNING)
         lease = Lease(run.id, wanted.token, run.epoch, run.head, wanted.worker, expires_at, run.flags)
         claimed.append(_take(db, run, lease))
     return claimed
+
+
+def _next_runs(db: sqlite3.Connection, wanted: Claim) -> list[int]:
+    """Return ready runs of the next tenant that has some of these programs: nobody else's are walked past (G20)."""
+    programs = json.dumps(wanted.programs)
+    tenant = db.execute(_TENANT, (programs, wanted.after_tenant)).fetchone()[0]
+    if tenant is None and wanted.after_tenant > 0:
+        tenant = db.execute(_TENANT, (programs, 0)).fetchone()[0]
+    if tenant is None:
+        return []
+    found: list[tuple[int, int, int]] = []
+    for program in wanted.programs:
+        found += db.execute(_NEXT, (program, tenant, wanted.limit))
+    return [run_id for _, _, run_id in sorted(found)[: wanted.limit]]
 
 
 def _take(db: sqlite3.Connection, run: RunRow, lease: Lease) -> Claimed:
