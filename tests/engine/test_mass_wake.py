@@ -38,7 +38,7 @@ def herd(store: Store, moment: Moment) -> dict[str, int]:
 
 def ready(store: Store) -> int:
     """Return how many runs are ready."""
-    return store.transact_now(lambda tx: tx.count_runs([State.READY], most=MANY + 1))[State.READY]
+    return int(store.transact_now(lambda tx: tx.count_runs([State.READY], most=MANY + 1))[State.READY])
 
 
 def wake_all(store: Store) -> list[int]:
