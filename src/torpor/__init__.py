@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from torpor.sdk.context import hours as hours
     from torpor.sdk.context import minutes as minutes
     from torpor.sdk.context import seconds as seconds
+    from torpor.sdk.keeping import Retention as Retention
     from torpor.sdk.rows import Rows as Rows
     from torpor.sdk.steps import CANNOT_TELL as CANNOT_TELL
     from torpor.sdk.steps import NOT_DONE as NOT_DONE
@@ -50,6 +51,7 @@ _PLACES = {
     "RetryPolicy": "torpor.core.retry",
     "run": "torpor.runtime",
     "App": "torpor.sdk.app",
+    "Retention": "torpor.sdk.keeping",
     "Rows": "torpor.sdk.rows",
     **dict.fromkeys(("Again", "Context", "days", "hours", "minutes", "seconds"), "torpor.sdk.context"),
     **dict.fromkeys(("CANNOT_TELL", "NOT_DONE", "EffectContext", "done"), "torpor.sdk.steps"),

@@ -109,6 +109,9 @@ class RateLimited(NotDone):
 class BudgetExceeded(TorporError):
     """What was to be reserved did not fit into a budget, and a person said no to more."""
 
+    call = ""
+    """The key of the call in its turn."""
+
 
 class StepFailed(TorporError):
     """A step or effect failed for good. `kind` is the recorded exception's class name, `detail` its text."""
@@ -118,6 +121,8 @@ class StepFailed(TorporError):
         super().__init__(message, hint=hint)
         self.kind = kind
         self.detail = detail
+        self.call = ""
+        """The key of the failed call in its turn."""
 
 
 class Interrupted(TorporError):
@@ -127,6 +132,8 @@ class Interrupted(TorporError):
         """Carry the reason."""
         super().__init__(message, hint=hint)
         self.reason = reason
+        self.call = ""
+        """The key of the call in its turn."""
 
 
 class ChildFailed(TorporError):

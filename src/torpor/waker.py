@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torpor import clock, rouse
 from torpor.core.lease import LEASE_SECONDS, Proof
-from torpor.engine import budgets, deadlines, follow_ups, leases, lines, schedules, waits
+from torpor.engine import budgets, deadlines, follow_ups, leases, lines, retention, schedules, waits
 from torpor.engine.sweeps import Swept
 from torpor.errors import StoreError
 
@@ -63,6 +63,7 @@ SWEEPS: tuple[Sweep, ...] = (
     Sweep(lines.admit, topic="lines"),
     Sweep(deadlines.cancel_late, topic="deadlines"),
     Sweep(budgets.wake, topic="budgets"),
+    Sweep(retention.sweep),
     Sweep(sweep_blobs, every_seconds=BLOB_GRACE_SECONDS),
 )
 """Everything that is swept, in this order. A new sweep is a line here."""

@@ -97,6 +97,7 @@ def test_show_for_programs(shell: Shell, runs: dict[str, str]) -> None:
     assert set(shown) == {
         *("at", "line", "source", "head", "entries_before", "effects", "lines", "life", "state", "result", "unread"),
         "family",
+        "history",
     }
     assert set(shown["line"]) == RUN_KEYS
     assert shown["effects"][0]["outcome"] == "unknown"

@@ -26,7 +26,7 @@ def test_help_names_every_command_with_an_example(shell: Shell) -> None:
     assert names == [
         *("init", "dev", "run", "start", "worker", "ps", "show", "tail"),
         *("signal", "approve", "deny", "answer", "cancel"),
-        *("inbox", "schedules", "doctor", "migrate", "bench", "demo", "completion"),
+        *("retry", "fork", "rewind", "inbox", "schedules", "doctor", "prune", "migrate", "bench", "demo", "completion"),
     ]
     for name in names:
         said = shell.run(name, "--help")

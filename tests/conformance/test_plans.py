@@ -46,6 +46,14 @@ def _calls(runs: list[int], program: int) -> list[Callable[[Tx], object]]:
         lambda tx: tx.sweep_blobs(before=1, limit=5),
         lambda tx: tx.get_rows(runs[0], "f", after=0, limit=1),
         lambda tx: tx.outbox(limit=5),
+        lambda tx: tx.whole_checkpoints(runs[0], limit=5),
+        lambda tx: tx.forks(runs),
+        lambda tx: tx.forks_of(runs[0], limit=5),
+        lambda tx: tx.first_cut(runs[0], 0),
+        lambda tx: tx.ended_runs(program, before=1, after=(0, 0), limit=5),
+        lambda tx: tx.held_back(runs),
+        lambda tx: tx.prunes(runs),
+        lambda tx: tx.old_entries(runs[0], before=1, below=5, limit=5),
         lambda tx: tx.follow_ups(limit=5),
         lambda tx: tx.due_deadlines(before=2**60, limit=5),
         lambda tx: tx.next_deadline(),
@@ -142,6 +150,7 @@ def test_postgres_walks_no_large_table(on_server: Place, monkeypatch: pytest.Mon
     calls.append(lambda tx: tx.append([add(leases[0]), add(leases[2])], lease_micros=LEASE))
     calls.append(lambda tx: tx.append([add(leases[3])], lease_micros=LEASE))
     calls.append(lambda tx: tx.leave([away(leases[1])]))
+    calls.append(lambda tx: tx.open_runs([world.program], after=0, limit=5))
     plans: list[tuple[str, str]] = []
     ask = Exchange.ask
 

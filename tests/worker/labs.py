@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from tests.worker.counter import COUNTER
+from torpor.client import Client
 from torpor.engine.commit import commit
 from torpor.errors import StoreUnavailable
 from torpor.store.protocol import Lane
@@ -30,6 +31,12 @@ class QuickLab(Lab):
         if places is None and self.store.kind == "postgres":
             places = (Place.AFTER,)
         return super().every_crash(*given, places=places, **more)
+
+
+async def checkpoints(lab: Lab, run: str) -> list[int]:
+    """Return the checkpoints that can be returned to, oldest first."""
+    shown = await Client(lab.store).show(run)
+    return [one.checkpoint for one in reversed(shown.history.checkpoints)]
 
 
 class Hold:

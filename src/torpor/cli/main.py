@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from torpor.cli import deciding, making, reading, schedules, tailing, working
+from torpor.cli import deciding, history, making, reading, schedules, tailing, working
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -34,9 +34,13 @@ _EXAMPLES: dict[str, tuple[Callable[..., Any], str]] = {
     "deny": (deciding.deny, 'torpor deny w-7q3d-3 "wrong order number"'),
     "answer": (deciding.answer, 'torpor answer w-7q3d-5 --happened \'{"id": "re_81"}\''),
     "cancel": (deciding.cancel, "torpor cancel greet-7Q3D"),
+    "retry": (history.retry, "torpor retry greet-7Q3D"),
+    "fork": (history.fork, "torpor fork greet-7Q3D --at 12"),
+    "rewind": (history.rewind, "torpor rewind greet-7Q3D --at 12"),
     "inbox": (reading.inbox, "torpor inbox w-7q3d-3"),
     "schedules": (schedules.schedules, "torpor schedules report --pause"),
     "doctor": (reading.doctor, "torpor doctor --json"),
+    "prune": (history.prune, "torpor prune --older-than 30d --dry-run"),
     "migrate": (making.migrate, "torpor migrate --store sqlite:///torpor.db"),
     "bench": (making.bench, "torpor bench w1 --store sqlite --json"),
     "demo": (making.demo, "torpor demo ./my-project"),

@@ -230,6 +230,7 @@ def shown_lines(screen: Screen, run: RunShown, *, entries: int) -> Iterator[str]
         until = f", until {moment(wait.due_at, run.at)}" if wait.due_at is not None else ""
         yield f"  waits    {wait.wait}  {clean(wait.title)}{until}"
     yield from _family_lines(run.family)
+    yield from _history_lines(run)
     if run.unread:
         names = ", ".join(sorted({clean(signal.name) for signal in run.unread}))
         yield f"  unread   {plural(len(run.unread), 'signal')}: {names}"
@@ -264,6 +265,20 @@ def _family_lines(family: Family | None) -> Iterator[str]:
         yield f"           {child.run}  {child.state}{', independent' if child.independent else ''}"
     if family.more:
         yield f"           and {family.more} more"
+
+
+def _history_lines(run: RunShown) -> Iterator[str]:
+    history = run.history
+    if history.forked_from is not None:
+        yield f"  forked   from {history.forked_from} at checkpoint {history.forked_at}: {clean(history.title)}"
+    if history.forks:
+        yield f"  forks    {', '.join(history.forks)}"
+    if len(history.checkpoints) > 1 or history.branch:
+        newest = ", ".join(str(one.checkpoint) for one in history.checkpoints[:5])
+        more = f" and {len(history.checkpoints) - 5} more" if len(history.checkpoints) > 5 else ""  # noqa: PLR2004 - a line
+        yield f"  kept     checkpoints {newest}{more}   branch {history.branch}"
+    if history.pruned:
+        yield f"  pruned   {clean(history.pruned)}"
 
 
 _OUTCOME_WORDS = {

@@ -105,6 +105,10 @@ class Proposal:
     """The new checkpoint's state; its entry is the CHECKPOINT in `entries`."""
     turn: int = 0
     """The number of the turn that follows the checkpoint."""
+    keep: int = 0
+    """How many checkpoints before this one stay whole (core.checkpoint)."""
+    input_key: str | None = None
+    """The mark of the run's input, if this is its first checkpoint and the input is to be kept."""
     program: int | None = None
     """The program's number if its version moved with this checkpoint."""
     needs_person: bool = False

@@ -2,10 +2,11 @@
 
     intent      an effect is about to be started; its arguments and safety
     outcome     what a step or effect gave back (FAILURE: the error it ended with, also an outcome)
-    checkpoint  the whole state at the end of a turn; the state itself lies in `states`
+    checkpoint  the whole state at the end of a turn; the present one lies in `states` as well, older ones are emptied
     wait        something the run needs was made known: an approval, a message, trouble
     consumed    what satisfied a wait, timers included; replay delivers these and outcomes in journal order
     note        everything else a replay needs: the recorded `now`, a failed attempt, a withdrawn wait
+    retry       a person had a failed run start again; with a key: what that call ended with is superseded
 
 A body that begins with the byte 0 names a blob: 16 bytes of digest follow (`values` never begin so).
 """
@@ -30,6 +31,7 @@ class Kind(IntEnum):
     CONSUMED = 5
     NOTE = 6
     FAILURE = 7
+    RETRY = 8
 
     @property
     def word(self) -> str:

@@ -8,6 +8,11 @@ time, in journal order**, letting the code run until it is idle in between; so c
 met them the first time, and a race between a timer and a signal ends the same way. Nothing new is started before the
 last entry was delivered. Replay does no IO: every divergence is a plain unit test.
 
+A **retry** of a failed run (Kind.RETRY) changes what the journal answers. What was superseded is forgotten: that call
+begins anew. Calls that had no end yet lose their question and their count of attempts, not their intents: an unknown
+effect stays unknown. What was recorded *after* the first superseded failure (code that caught it, told somebody and
+raised it again) is spare: it answers a call that the code makes again, and is not missed if it does not.
+
 Code diverged when it
 
 * asks for an effect whose name has an entry that was not asked for yet, with other arguments (before it starts);
@@ -50,6 +55,8 @@ class CallKind(StrEnum):
     RATE = "r"
     BUDGET = "b"
     COMPENSATION = "k"
+    TURN = "z"
+    """The end of one: its checkpoint's mark (core.checkpoint)."""
 
 
 class Call(NamedTuple):
@@ -96,6 +103,8 @@ class Record:
     resolved: Stored | None = None
     asked: bool = False
     delivered: bool = False
+    spare: bool = False
+    """Recorded on the way from a failure that a retry superseded to the run's end."""
 
     @property
     def started(self) -> bool:
@@ -118,12 +127,38 @@ class Replay:
         """Take the entries after the last checkpoint, in order."""
         self._records: dict[str, Record] = {}
         self._order: list[Record] = []
+        self.spares: list[Record] = []
+        """What was recorded on the way from a superseded failure to the run's end."""
         self._next = 0
         self._named: set[str] = set()
         self._counts: dict[tuple[CallKind, str, bytes], int] = {}
+        superseded: set[str] = set()
         for entry in entries:
-            if entry.key is not None:
+            if entry.kind is Kind.RETRY:
+                if entry.key is not None:
+                    superseded.add(entry.key)
+                else:
+                    self._retry(superseded)
+                    superseded = set()
+            elif entry.key is not None:
                 self._note(entry)
+
+    def _retry(self, superseded: set[str]) -> None:
+        """Forget what was superseded; make spare what came after it; ask and count anew what had no end."""
+        ends = [self._records[key].resolved for key in superseded if key in self._records]
+        since = min((end.seq for end in ends if end is not None), default=None)
+        for key in superseded & self._records.keys():
+            del self._records[key]
+        for record in self._records.values():
+            if record.resolved is not None:
+                record.spare = record.spare or (since is not None and record.resolved.seq > since)
+                continue
+            record.wait = None
+            if kind_of(record.key) in {CallKind.STEP, CallKind.EFFECT}:
+                record.notes.clear()  # failed attempts; other notes are what code was given or has said
+        known = [record for record in (*self._order, *self.spares) if self._records.get(record.key) is record]
+        self._order = [record for record in known if not record.spare]
+        self.spares = [record for record in known if record.spare]
 
     def _note(self, entry: Stored) -> None:
         key = entry.key or ""
@@ -163,7 +198,8 @@ class Replay:
     def _other_arguments(self, call: Call) -> Record | None:
         """Return an entry of the same effect that the code did not ask for: what it asks now is not what was recorded."""
         for record in self._records.values():
-            if not record.asked and kind_of(record.key) is CallKind.EFFECT and name_of(record.key) == call.name:
+            other = not record.asked and not record.spare and kind_of(record.key) is CallKind.EFFECT
+            if other and name_of(record.key) == call.name:
                 return record
         return None
 
@@ -174,6 +210,14 @@ class Replay:
             record.delivered = True
             self._next += 1
             return record
+        return None
+
+    def next_spare(self) -> Stored | None:
+        """Return what resolved a spare record that the code asks for, to be delivered before anything else, or None."""
+        for record in self.spares:
+            if record.asked and not record.delivered:
+                record.delivered = True
+                return record.resolved
         return None
 
     @property
@@ -189,6 +233,6 @@ class Replay:
         if not self.exhausted:
             return self._order[self._next]
         for record in self._records.values():
-            if not record.asked and (record.intents or record.wait is not None):
+            if not record.asked and not record.spare and (record.intents or record.wait is not None):
                 return record
         return None

@@ -22,7 +22,7 @@ class State(IntEnum):
 
     @property
     def final(self) -> bool:
-        """Whether nothing can follow."""
+        """Whether it has ended: nothing follows by itself. Only a person's retry starts a failed run again."""
         return self >= State.COMPLETED
 
 
@@ -62,10 +62,13 @@ FOLLOWS: dict[State, frozenset[State]] = {
     State.RUNNING: frozenset({State.READY, State.WAITING, State.COMPLETED, State.FAILED, State.CANCELLED}),
     State.WAITING: frozenset({State.READY}),
     State.COMPLETED: frozenset(),
-    State.FAILED: frozenset(),
+    State.FAILED: frozenset({State.READY}),
     State.CANCELLED: frozenset(),
 }
-"""Only a claim makes a run `running`; only its leaseholder, or a reaper, ends that; whatever wakes it makes it `ready`."""
+"""Only a claim makes a run `running`; only its leaseholder, or a reaper, ends that; whatever wakes it makes it `ready`.
+
+A failed run becomes `ready` by a person's retry (`engine.retrying`), by nothing else.
+"""
 
 POISON_TAKEOVERS = 3
 """So many takeovers in a row without one new entry send a run to attention (docs/lifecycle.md)."""

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from torpor.core.checkpoint import empties
 from torpor.core.commit import broken_rule
 from torpor.core.journal import Kind
 from torpor.core.lease import LEASE_SECONDS, Fence, LostAnswer, after_lost_answer, fence
@@ -186,6 +187,7 @@ def _carry(tx: Tx, winners: Sequence[Proposal], known: dict[int, StreamRow]) -> 
     if blobs:
         tx.put_blobs(blobs)
     if states:
+        _keep_history(tx, winners)
         tx.put_states(states)
     if moved:
         tx.change_runs(moved)
@@ -219,6 +221,16 @@ def _carry_compensations(tx: Tx, winners: Sequence[Proposal]) -> None:
     dropped = [(p.run_id, ref) for p in winners for ref in p.dropped]
     if dropped:
         tx.drop_compensations(dropped)
+
+
+def _keep_history(tx: Tx, winners: Sequence[Proposal]) -> None:
+    """Keep the input of runs that checkpoint for the first time; empty old checkpoints, now and then."""
+    inputs = [(p.run_id, p.input_key) for p in winners if p.input_key is not None]
+    if inputs:
+        tx.keep_inputs(inputs)
+    crowded = [(p.run_id, p.keep + 1) for p in winners if p.state_body is not None and empties(p.turn, p.keep)]
+    if crowded:
+        tx.empty_checkpoints(crowded)
 
 
 def _checkpoint(p: Proposal, now: int) -> StateRow:

@@ -122,6 +122,8 @@ def settle_late(tx: Tx, run_id: int, seq: int, answer: bytes) -> bool:
     run = tx.get_runs([run_id], lock=True).get(run_id)
     if run is None or run.state.final:
         return False
+    if seq <= tx.states([run_id])[run_id].seq:
+        return False  # the turn it belonged to is over, or was left by a rewind: an equal key there is another call
     open_waits = [w for w in tx.waits([run_id]) if w.kind is WaitKind.ATTENTION and w.answered_at is None]
     places = tx.entries([(run_id, w.seq) for w in open_waits])
     intent = tx.entries([(run_id, seq)]).get((run_id, seq))

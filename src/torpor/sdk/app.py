@@ -9,8 +9,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
+from torpor.core.checkpoint import KEEP_CHECKPOINTS
 from torpor.core.effect import Safety
 from torpor.errors import UsageError
+from torpor.sdk.keeping import Retention, checked_keep
 from torpor.sdk.steps import define, mark
 
 if TYPE_CHECKING:
@@ -33,6 +35,9 @@ class Flow:
     function: Callable[..., Any]
     source: str
     takes_state: bool
+    keep_checkpoints: int = KEEP_CHECKPOINTS
+    """So many checkpoints before the present one can be returned to."""
+    retain: Retention | None = None
     state_type: Any = None
     """The annotation of the state parameter, for decoding input that came as plain JSON."""
     upcasts: dict[int, Callable[[Any], Any]] = field(default_factory=dict)
@@ -74,15 +79,36 @@ class App:
     @overload
     def flow(self, function: F, /) -> F: ...
     @overload
-    def flow(self, function: None = None, /, *, name: str = "", version: int = 1) -> Callable[[F], F]: ...
-    def flow(self, function: Any = None, /, *, name: str = "", version: int = 1) -> Any:
+    def flow(
+        self,
+        function: None = None,
+        /,
+        *,
+        name: str = "",
+        version: int = 1,
+        keep_checkpoints: int = KEEP_CHECKPOINTS,
+        retain: Retention | None = None,
+    ) -> Callable[[F], F]: ...
+    def flow(
+        self,
+        function: Any = None,
+        /,
+        *,
+        name: str = "",
+        version: int = 1,
+        keep_checkpoints: int = KEEP_CHECKPOINTS,
+        retain: Retention | None = None,
+    ) -> Any:
         """Register an async function as a flow.
 
-        `version` goes up when the code changes in a way that sleeping runs must not meet half-way. Raises UsageError.
+        `version` goes up when the code changes in a way that sleeping runs must not meet half-way. `keep_checkpoints`
+        before the present one can be forked from and rewound to; `retain` says how long what is kept. Raises UsageError.
         """
 
         def register(flow: Any) -> Any:
             self._add(flow, name or getattr(flow, "__name__", ""), version)
+            added = self.flows[name or flow.__name__]
+            added.keep_checkpoints, added.retain = checked_keep(keep_checkpoints, added.name), retain
             return flow
 
         return register if function is None else register(function)
@@ -112,7 +138,9 @@ class App:
         state_type = _annotation(function, parameters[1]) if len(parameters) == 2 else None  # noqa: PLR2004 - as above
         takes_state = len(parameters) == 2  # noqa: PLR2004 - as above
         source = _source(function)
-        self.flows[name] = Flow(name, version, function, source, takes_state, state_type, effects=self.effects)
+        self.flows[name] = Flow(
+            name, version, function, source, takes_state, state_type=state_type, effects=self.effects
+        )
 
     @overload
     def step(self, function: F, /) -> F: ...

@@ -47,7 +47,7 @@ class Rows(Generic[T]):
 
     def __len__(self) -> int:
         """Return how many there are, written or not."""
-        return self.kept + len(self._new)
+        return self.kept + len(_appended(self))
 
     def __bool__(self) -> bool:
         """Whether there is any."""
@@ -55,13 +55,13 @@ class Rows(Generic[T]):
 
     def __eq__(self, other: object) -> bool:
         """Compare what is known without reading: length kept, and what was appended."""
-        return isinstance(other, Rows) and (self.kept, self._new) == (other.kept, other._new)
+        return isinstance(other, Rows) and (self.kept, _appended(self)) == (other.kept, _appended(other))
 
     __hash__ = None  # type: ignore[assignment]  # it changes
 
     def __repr__(self) -> str:
         """Show the length, not the elements: they are elsewhere."""
-        return f"<Rows: {len(self)}, {len(self._new)} of them new>"
+        return f"<Rows: {len(self)}, {len(_appended(self))} of them new>"
 
     def __aiter__(self) -> AsyncIterator[T]:
         """Read all elements in order, in pages."""
@@ -91,6 +91,12 @@ class Rows(Generic[T]):
             lambda given: given if isinstance(given, Rows) else cls(given),
             serialization=core_schema.plain_serializer_function_ser_schema(lambda rows: {"rows": len(rows)}),
         )
+
+
+def _appended(rows: Rows[Any]) -> list[Any]:
+    """Return what was appended: nothing to rows that were decoded outside their flow."""
+    appended: list[Any] = vars(rows).get("_new", [])
+    return appended
 
 
 def attach(rows: Rows[Any], field: str, fetch: Fetch) -> None:

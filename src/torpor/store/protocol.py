@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from torpor.store.verbs.budgets import BudgetVerbs
 from torpor.store.verbs.cancels import CancelVerbs
 from torpor.store.verbs.families import FamilyVerbs
+from torpor.store.verbs.history import HistoryVerbs, RetentionVerbs
 from torpor.store.verbs.hot import CommitVerbs, HotVerbs
 from torpor.store.verbs.journal import JournalVerbs
 from torpor.store.verbs.leases import LeaseVerbs
@@ -58,6 +59,8 @@ class Tx(
     ScheduleVerbs,
     StreamVerbs,
     BudgetVerbs,
+    HistoryVerbs,
+    RetentionVerbs,
     WholeVerbs,
     Protocol,
 ):

@@ -236,12 +236,6 @@ class FollowUp(NamedTuple):
     after: int
 
 
-def once_each(runs: Sequence[int]) -> None:
-    """Check that a batch of fenced writes names each run once: what a second one would find depends on the first."""
-    if len(set(runs)) != len(runs):
-        raise AssertionError(f"G1: a batch writes to one run twice: {sorted(runs)}")
-
-
 class RunChange(NamedTuple):
     """A change to a run's row, made under its lock. None leaves a column alone; `inbox` and `takeovers` are added."""
 
@@ -254,6 +248,8 @@ class RunChange(NamedTuple):
     inbox: int = 0
     takeovers: int = 0
     stalls: int | None = None
+    epoch: int | None = None
+    branch: int | None = None
 
 
 @dataclass(slots=True)

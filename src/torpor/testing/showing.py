@@ -111,7 +111,7 @@ def effect_list(tx: Tx, run: int) -> list[Effect]:
     turn = 0
     for entry in tx.journal(run):
         turn += entry.kind is Kind.CHECKPOINT
-        if entry.key is not None and kind_of(entry.key) is CallKind.EFFECT:
+        if entry.key is not None and kind_of(entry.key) is CallKind.EFFECT and entry.kind is not Kind.RETRY:
             known.setdefault((turn, entry.key), []).append(entry)
     return [_effect(tx, key, entries) for (_, key), entries in known.items()]
 

@@ -9,17 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from torpor.core.checkpoint import Mark
 from torpor.core.commit import NewRow, NewWait, Proposal
 from torpor.core.family import counted
 from torpor.core.journal import Entry, Kind
 from torpor.core.run import State
 from torpor.core.wait import WaitKind
-from torpor.errors import UsageError
+from torpor.errors import BudgetExceeded, Interrupted, StepFailed, UsageError
 from torpor.sdk.flow import rows_of
 from torpor.sdk.rows import seal
 from torpor.store.rows import WaitRow
 from torpor.worker import interrupting
+from torpor.worker.calls import described
 from torpor.worker.draft import TITLE_LETTERS
+from torpor.worker.places import place_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -28,6 +31,24 @@ if TYPE_CHECKING:
     from torpor.worker.roles import Executor, Turn
 
 Last = Callable[[Proposal], None]
+
+
+def failure(error: BaseException) -> dict[str, Any]:
+    """Return what is kept of the error a run ends with: a retry supersedes the `calls` it came from."""
+    calls = sorted(_causes(error, set()))
+    return described(error) | {"where": place_of(error), "calls": calls}
+
+
+def _causes(error: BaseException | None, seen: set[int]) -> set[str]:
+    """Return the keys of the failed calls an error came from: itself, its causes, the members of a group."""
+    if error is None or id(error) in seen:
+        return set()
+    seen.add(id(error))
+    found = {error.call} if isinstance(error, StepFailed | Interrupted | BudgetExceeded) and error.call else set()
+    inner = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
+    for one in (error.__cause__, error.__context__, *inner):
+        found |= _causes(one, seen)
+    return found
 
 
 def forgotten(turn: Turn) -> UsageError | None:
@@ -46,14 +67,21 @@ def checkpoint(executor: Executor, state: Any, turn: int) -> Last:
         rows += [NewRow(field, n, encode(item, f"state.{field}[{n}]")) for n, item in enumerate(new, start=first)]
     body = encode(state, "state")
     interrupts = [signal.seq for signal in interrupting.take(executor)] if executor.interrupts else []
+    keep, branch = executor.flow.keep_checkpoints, executor.run.branch
+    moves = executor.version != executor.flow.version
+    program = executor.worker.program_number(executor.run.program) if moves else executor.run.program
+    mark = Mark(turn + 1, program, branch)
+    entry = Entry(Kind.CHECKPOINT, mark.text, body if keep else None)
 
     def last(proposal: Proposal) -> None:
-        proposal.entries = [*proposal.entries, Entry(Kind.CHECKPOINT, None, None)]
-        proposal.state_body, proposal.turn, proposal.rows = body, turn + 1, rows
+        proposal.entries = [*proposal.entries, entry]
+        proposal.state_body, proposal.turn, proposal.rows, proposal.keep = body, turn + 1, rows, keep
         proposal.taken = [*proposal.taken, *interrupts]
+        if turn == 1 and keep:
+            proposal.input_key = Mark(1, executor.run.program, branch).text
         _end_waits(executor, proposal)
-        if executor.version != executor.flow.version:
-            proposal.program = executor.worker.program_number(executor.run.program)
+        if moves:
+            proposal.program = program
 
     return last
 

@@ -1,4 +1,4 @@
-"""How a worker makes itself known: its row, and the schedules of the app it serves."""
+"""How a worker makes itself known: its row, the schedules of the app it serves, and how long its runs are kept."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ import json
 import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from torpor.engine import runs, schedules
+from torpor.clock import micros
+from torpor.engine import retention, runs, schedules
 from torpor.errors import UsageError
 from torpor.store import values
+from torpor.store.history_rows import RetentionRow
 from torpor.store.life import host_identity
 from torpor.store.rows import NewWorker
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from datetime import timedelta
 
     from torpor.sdk.app import Flow
     from torpor.sdk.schedules import Schedule
@@ -30,6 +33,7 @@ class Served(NamedTuple):
 
 def serve(tx: Tx, flows: Mapping[str, Flow], tags: Sequence[str], alive: frozenset[int]) -> dict[int, Served]:
     """Make an app's programs known under each tag; return what their numbers stand for. Raises Conflict (`runs.register`)."""
+    retention.declare(tx, [kept_of(flow) for flow in flows.values()])
     found: dict[int, Served] = {}
     for tag in tags:
         served = [Served(flow, version, tag) for flow in flows.values() for version in flow.versions]
@@ -62,3 +66,15 @@ def _definition(name: str, flow: Flow, one: Schedule) -> schedules.Definition:
         except UsageError as error:
             raise UsageError(f"schedule {name}: {error.message}", hint=f"{flow.source} says what it takes") from error
     return schedules.Definition(name, flow.name, one.rule, body, one.tenant, one.priority)
+
+
+def kept_of(flow: Flow) -> RetentionRow:
+    """Return a flow's retention; one that says nothing keeps everything."""
+    said = flow.retain
+    if said is None:
+        return RetentionRow(flow.name)
+    return RetentionRow(flow.name, _micros(said.runs), _micros(said.journal), _micros(said.checkpoints))
+
+
+def _micros(given: timedelta | None) -> int | None:
+    return None if given is None else micros(given.total_seconds())

@@ -36,7 +36,6 @@ from torpor.worker.calls import described
 from torpor.worker.commits import Commits
 from torpor.worker.draft import TITLE_LETTERS
 from torpor.worker.linger import LINGER_SECONDS, Linger
-from torpor.worker.places import place_of
 from torpor.worker.progress import Progress
 from torpor.worker.turn import Turn
 
@@ -254,6 +253,7 @@ class Executor:
     def _next_turn(self, proposal: Proposal, reply: Reply) -> None:
         self.commits.last = None
         self.version = self.flow.version
+        self.run = self.run if proposal.program is None else self.run._replace(program=proposal.program)
         self.progress = Progress(self)
         self.consuming = None
         old, self.turn = self.turn, None
@@ -267,7 +267,7 @@ class Executor:
             self._begin_turn(proposal.turn, reply.at, proposal.state_body or b"", [])
 
     def _fail(self, error: BaseException) -> None:
-        recorded = self.bodies.encode(described(error) | {"where": place_of(error)}, "the error")
+        recorded = self.bodies.encode(endings.failure(error), "the error")
         self.commits.end_with(endings.finish(self, State.FAILED, Entry(Kind.FAILURE, None, recorded)))
 
     # putting away

@@ -79,7 +79,7 @@ class Turn:
             self.records[asked.key] = asked.record
         if asked.diverged_from is not None and self.diverged is None:
             self.diverged = self._divergence(asked.diverged_from, asked=_told(asked.key, content))
-        if not self.replaying and self.diverged is None:
+        if not self.replaying and self.diverged is None and not _spare(asked.record):
             self._executor.progress.begin(request, asked.record)
 
     def withdraw(self, request: Request) -> None:
@@ -170,6 +170,8 @@ class Turn:
             self.loop.pump()
             if self.loop.timers_created:
                 self._take_timers()
+            if self._replay.spares and self._gives_spare():
+                continue
             if self.reads or not self.replaying:
                 return
             record = self._replay.next()
@@ -184,7 +186,7 @@ class Turn:
         self.replaying = False
         self._speak()
         for request in list(self.open.values()):
-            if not request.withdrawn:
+            if not request.withdrawn and not _spare(self.records.get(request.key)):
                 self._executor.progress.begin(request, self.records.get(request.key))
         withdrawn = [request for request in self.open.values() if request.withdrawn]
         for request in withdrawn:
@@ -193,6 +195,13 @@ class Turn:
                 self._executor.progress.begin(request, record)  # people still see it: it is to be closed
             del self.open[request.key]
             self._executor.progress.withdrawn(request)
+
+    def _gives_spare(self) -> bool:
+        """Hand over a spare record that the code asks for; whether there was one."""
+        spare = None if self.reads else self._replay.next_spare()
+        if spare is not None:
+            self.hand_over(spare, spare.at)
+        return spare is not None
 
     def _take_timers(self) -> None:
         """Give each new timer of the body's loop a key, as any other call."""
@@ -232,13 +241,14 @@ class Turn:
         """Raise in whoever sleeps that somebody interrupted."""
         sleeper = request.timer.entry.sleeper if request.timer is not None else None
         if sleeper is not None and not sleeper.done():
-            sleeper.set_exception(failure_of("sleep", self._bodies.decode(entry.body)))
+            sleeper.set_exception(failure_of("sleep", self._bodies.decode(entry.body), request.key))
 
     def _settle(self, request: Request, entry: Entry | Stored) -> None:
         value = self._bodies.decode(entry.body)
         if entry.kind is Kind.FAILURE:
             of_child = request.kind in _FAMILY and not value.get("interrupt")
-            request.future.set_exception(children.failure_of(value) if of_child else failure_of(request.name, value))
+            failed = children.failure_of(value) if of_child else failure_of(request.name, value, request.key)
+            request.future.set_exception(failed)
         elif request.kind is CallKind.JOIN:
             request.future.set_result(children.settled(request, value))
         elif request.kind is CallKind.APPROVAL:
@@ -264,6 +274,11 @@ class Turn:
         return self.loop.close_body()
 
 
+def _spare(record: Record | None) -> bool:
+    """Whether the journal answers a call out of its order: it was recorded on the way from a failure that was superseded."""
+    return record is not None and record.spare
+
+
 _FAMILY = frozenset({CallKind.SPAWN, CallKind.JOIN})
 _NO_ARGUMENTS: dict[str, Any] = {"args": []}
 _TOLD_LETTERS = 120
@@ -278,8 +293,14 @@ def _told(key: str, content: dict[str, Any]) -> str:
     return f"{shown(key)}({text if len(text) <= _TOLD_LETTERS else f'{text[:_TOLD_LETTERS]}...'})"
 
 
-def failure_of(name: str, recorded: dict[str, Any]) -> StepFailed | Interrupted | BudgetExceeded:
+def failure_of(name: str, recorded: dict[str, Any], key: str) -> StepFailed | Interrupted | BudgetExceeded:
     """Return the error a flow sees for a failed or interrupted call: the same live and in replay."""
+    error = _failure(name, recorded)
+    error.call = key
+    return error
+
+
+def _failure(name: str, recorded: dict[str, Any]) -> StepFailed | Interrupted | BudgetExceeded:
     if recorded.get("interrupt"):
         reason = str(recorded.get("detail", ""))
         return Interrupted(f"{name} was interrupted{f': {reason}' if reason else ''}", reason=reason)

@@ -11,6 +11,7 @@ from torpor.core.run import State
 from torpor.engine.decisions import find_run
 from torpor.engine.large import legible, named_blobs
 from torpor.engine.queries.fleet import RunLine, run_lines
+from torpor.engine.queries.history import History, history
 from torpor.engine.queries.kin import Family, family
 from torpor.engine.queries.story import EffectLine, StoryLine, Stretch, tell
 from torpor.store import values
@@ -48,6 +49,7 @@ class RunShown:
     """The last checkpoint, as people see it; the input while there is none."""
     result: Any
     unread: list[Unread]
+    history: History
     family: Family | None = None
     view: Any = None
     """What the run shows of itself now (`ctx.show`)."""
@@ -85,6 +87,7 @@ def show(tx: Tx, run: str, *, gone: frozenset[int] = frozenset(), read: int = RE
         values.plain(legible(state.body, packed)),
         result,
         [Unread(s.at, s.name, values.plain(legible(s.body or b"null", packed)), s.sender) for s in signals],
+        history(tx, row),
         family(tx, row, line.parent),
         None if view is None else values.plain(view.body),
         0 if stream is None else stream.n,

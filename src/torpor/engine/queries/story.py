@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from torpor.core.checkpoint import mark_of
 from torpor.core.effect import Safety, effect_key
 from torpor.core.journal import RESOLVES, Kind
 from torpor.core.replay import CallKind, kind_of, name_of, shown
@@ -96,7 +97,7 @@ def tell(
     `turn` is the present turn; `settled` says who answered the wait that an entry opened; `now` is the store's time.
     """
     first = turn - sum(entry.kind is Kind.CHECKPOINT for entry in entries)
-    teller = _Teller(run, packed, settled, first)
+    teller = _Teller(run, packed, settled, first, _first_branch(run, entries))
     for entry in entries:
         teller.hear(entry)
     if run.state.final and entries:
@@ -105,16 +106,35 @@ def tell(
     return teller.story
 
 
+def _first_branch(run: RunRow, entries: Sequence[Stored]) -> int:
+    """Return the branch that the first of these entries stands on: a rewind's note comes right before its checkpoint."""
+    for place, entry in enumerate(entries):
+        mark = mark_of(entry.key) if entry.kind is Kind.CHECKPOINT else None
+        if mark is not None:
+            before = entries[place - 1] if place else None
+            return mark.branch - (before is not None and _rewinds(before))
+    return run.branch
+
+
+def _rewinds(entry: Stored) -> bool:
+    body = values.plain(entry.body) if entry.kind is Kind.NOTE and entry.key is None and entry.body else None
+    return isinstance(body, dict) and "checkpoint" in body
+
+
 class _Teller:
     """Hears entries in order."""
 
-    def __init__(self, run: RunRow, packed: Mapping[bytes, bytes], settled: Mapping[int, str], turn: int) -> None:
+    def __init__(
+        self, run: RunRow, packed: Mapping[bytes, bytes], settled: Mapping[int, str], turn: int, branch: int
+    ) -> None:
         self.story = Story()
         self.slept: dict[int, str] = {}
         self._run = run
         self._packed = packed
         self._settled = settled
         self._turn = turn
+        self._branch = branch
+        self._rewound = False
         self._lines: dict[str, StoryLine] = {}
         self._effects: dict[str, EffectLine] = {}
         self._sleeping: StoryLine | None = None
@@ -131,7 +151,7 @@ class _Teller:
                 line.what = f"slept {duration(entry.at - line.at)} {line.what.removeprefix(_SLEEPS)}"
         self._sleeping, self._given_back = None, False
         self._epoch = entry.epoch
-        if entry.key is not None:
+        if entry.key is not None and entry.kind is not Kind.CHECKPOINT:
             self._hear_call(entry, entry.key)
         else:
             self._hear_run(entry)
@@ -157,9 +177,7 @@ class _Teller:
 
     def _hear_run(self, entry: Stored) -> None:
         if entry.kind is Kind.CHECKPOINT:
-            self._say(entry, f"turn {self._turn} ended", "checkpoint", ended_at=entry.at)
-            self._turn += 1
-            self._lines, self._effects = {}, {}
+            self._hear_checkpoint(entry)
         elif entry.kind is Kind.WAIT:
             self._put_away(entry)
         elif entry.kind is Kind.OUTCOME:
@@ -171,11 +189,19 @@ class _Teller:
                 "failed",
                 ended_at=entry.at,
             )
+        elif entry.kind is Kind.RETRY:
+            body = self._body(entry)
+            again = ", ".join(body["superseded"]) if isinstance(body, dict) else ""
+            by = body["by"] if isinstance(body, dict) else "a person"
+            self._say(entry, f"retried by {by}{f': {again} again' if again else ''}", "again", ended_at=entry.at)
         elif entry.kind is Kind.NOTE:
             body = self._body(entry)
             note = str(body.get("note", body)) if isinstance(body, dict) else str(body)
             self._given_back = note.startswith(GIVEN_BACK)
-            if note == "cancelled":
+            self._rewound = isinstance(body, dict) and "checkpoint" in body
+            if self._rewound:
+                self._say(entry, f"{note} by {body['by']}", "rewound", ended_at=entry.at)
+            elif note == "cancelled":
                 why = f": {body['why']}" if isinstance(body, dict) and body.get("why") else ""
                 self._say(entry, f"cancel was asked{why}", "cancelled", ended_at=entry.at)
             elif note == "interrupted" and isinstance(body, dict):
@@ -184,6 +210,19 @@ class _Teller:
                 self._say(entry, who, f"ended {ended}", ended_at=entry.at)
             else:
                 self._say(entry, note, "-", ended_at=entry.at, quiet=not self._given_back)
+
+    def _hear_checkpoint(self, entry: Stored) -> None:
+        mark = mark_of(entry.key)
+        if self._rewound:
+            self._say(entry, "goes on from there", "checkpoint", ended_at=entry.at, quiet=True)
+        elif entry.seq == 1 and entry.epoch == 0:
+            self._say(entry, "began as a copy", "checkpoint", ended_at=entry.at)
+        else:
+            self._say(entry, f"turn {self._turn} ended", "checkpoint", ended_at=entry.at)
+        self._rewound = False
+        self._turn += 1
+        self._branch = self._branch if mark is None else mark.branch
+        self._lines, self._effects = {}, {}
 
     def _put_away(self, entry: Stored) -> None:
         body = self._body(entry)
@@ -202,6 +241,8 @@ class _Teller:
 
     def _hear_call(self, entry: Stored, key: str) -> None:
         kind = kind_of(key)
+        if entry.kind is Kind.RETRY:
+            return  # the retry's own line names the calls
         if kind is CallKind.EFFECT:
             self._hear_effect(entry, key)
         elif kind is CallKind.APPROVAL:
@@ -307,7 +348,7 @@ class _Teller:
         content = body if isinstance(body, dict) else {}
         args = arguments(content) if content else ""
         safety = str(content.get("safety", Safety.TRANSACTIONAL))  # the only kind without an intent
-        number = effect_key(self._run.id, self._run.branch, self._turn, key)
+        number = effect_key(self._run.id, self._branch, self._turn, key)
         effect = EffectLine(shown(key), self._turn, safety, "done", number, args, entry.at, None, 0)
         self.story.effects.append(effect)
         self._lines[key] = self._say(entry, f"{shown(key)} {args}".rstrip(), "done")

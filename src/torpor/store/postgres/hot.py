@@ -25,8 +25,9 @@ from torpor.core.lease import Lease
 from torpor.core.run import LASTING, Flag, State
 from torpor.core.wait import Signal, WaitKind
 from torpor.store import texts
+from torpor.store.batches import once_each
 from torpor.store.postgres.arrays import ByteaArray, TextArray, longs
-from torpor.store.rows import Claimed, RunRow, StateRow, WaitRow, once_each
+from torpor.store.rows import Claimed, RunRow, StateRow, WaitRow
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -138,7 +138,8 @@ class JournalVerbs(Begun):
 
     def journal_tail(self, run: int, *, limit: int) -> list[Stored]:
         """Return the newest entries."""
-        statement = f"SELECT {ENTRY_COLUMNS} FROM journal WHERE run_id = %(run)s ORDER BY seq DESC LIMIT %(limit)s"
+        statement = f"""SELECT {ENTRY_COLUMNS} FROM journal WHERE run_id = %(run)s AND seq > 0
+            ORDER BY seq DESC LIMIT %(limit)s"""
         return [entry_row(row) for row in reversed(self._ask(statement, run=run, limit=limit))]
 
     def entries(self, places: Sequence[tuple[int, int]]) -> dict[tuple[int, int], Stored]:

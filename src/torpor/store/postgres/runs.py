@@ -50,10 +50,12 @@ _COUNT_RUNS = """SELECT wanted, (SELECT count(*) FROM (SELECT 1 FROM runs WHERE 
     FROM unnest(%(states)s::smallint[]) AS w(wanted)"""
 _CHANGE = """UPDATE runs r SET state = coalesce(c.state, r.state), due_at = coalesce(c.due_at, r.due_at),
     head = coalesce(c.head, r.head), program = coalesce(c.program, r.program), flags = coalesce(c.flags, r.flags),
-    inbox = r.inbox + c.inbox, takeovers = r.takeovers + c.takeovers, stalls = coalesce(c.stalls, r.stalls)
+    inbox = r.inbox + c.inbox, takeovers = r.takeovers + c.takeovers, stalls = coalesce(c.stalls, r.stalls),
+    epoch = coalesce(c.epoch, r.epoch), branch = coalesce(c.branch, r.branch)
     FROM (SELECT * FROM unnest(%(ids)s::bigint[], %(states)s::smallint[], %(dues)s::bigint[], %(heads)s::int[],
-    %(programs)s::int[], %(flags)s::smallint[], %(inboxes)s::int[], %(takeovers)s::smallint[], %(stalls)s::smallint[])
-    AS c(id, state, due_at, head, program, flags, inbox, takeovers, stalls)) c WHERE r.id = c.id"""
+    %(programs)s::int[], %(flags)s::smallint[], %(inboxes)s::int[], %(takeovers)s::smallint[], %(stalls)s::smallint[],
+    %(epochs)s::int[], %(branches)s::int[])
+    AS c(id, state, due_at, head, program, flags, inbox, takeovers, stalls, epoch, branch)) c WHERE r.id = c.id"""
 
 
 class RunVerbs(Begun):
@@ -146,6 +148,8 @@ class RunVerbs(Begun):
             inboxes=longs([c.inbox for c in changes]),
             takeovers=longs([c.takeovers for c in changes]),
             stalls=longs([c.stalls for c in changes]),
+            epochs=longs([c.epoch for c in changes]),
+            branches=longs([c.branch for c in changes]),
         )
 
     def claim(self, wanted: Claim) -> list[Claimed]:

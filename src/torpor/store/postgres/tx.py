@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING
 
 from torpor.store.postgres.budgets import BudgetVerbs
 from torpor.store.postgres.families import FamilyVerbs
+from torpor.store.postgres.history import HistoryVerbs
 from torpor.store.postgres.journal import JournalVerbs
 from torpor.store.postgres.leases import LeaseVerbs
 from torpor.store.postgres.lending import Lent, lent
 from torpor.store.postgres.lines import LineVerbs
 from torpor.store.postgres.listener import channel_of
+from torpor.store.postgres.retention import RetentionVerbs
 from torpor.store.postgres.runs import RunVerbs
 from torpor.store.postgres.schedules import ScheduleVerbs
 from torpor.store.postgres.streams import StreamVerbs
@@ -25,7 +27,17 @@ if TYPE_CHECKING:
 
 
 class PostgresTx(
-    RunVerbs, JournalVerbs, WaitVerbs, LeaseVerbs, FamilyVerbs, LineVerbs, ScheduleVerbs, StreamVerbs, BudgetVerbs
+    RunVerbs,
+    JournalVerbs,
+    WaitVerbs,
+    LeaseVerbs,
+    FamilyVerbs,
+    LineVerbs,
+    ScheduleVerbs,
+    StreamVerbs,
+    BudgetVerbs,
+    HistoryVerbs,
+    RetentionVerbs,
 ):
     """One transaction."""
 

@@ -16,8 +16,13 @@ BUSY_SECONDS = 10.0
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 TABLES = (
     *("meta", "programs", "tenants", "runs", "run_keys", "states", "leases", "journal", "waits", "inbox", "outbox"),
-    *("rows", "blobs", "blob_runs", "workers", "follow_ups"),
+    *("rows", "blobs", "blob_runs", "workers"),
+    *("follow_ups",),
     *("streams", "parts", "views"),
+    *("schedules", "slots"),
+    *("lines", "places", "deadlines", "cancels", "compensations"),
+    *("budgets", "holds", "shorts", "buckets"),
+    *("forks", "cut_rows", "prunes", "retention"),
 )
 _MISSING = re.compile(rf"no such table: (main\.)?({'|'.join(TABLES)})")
 _LATER = {

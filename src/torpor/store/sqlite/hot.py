@@ -14,7 +14,8 @@ from torpor.core.lease import Lease
 from torpor.core.run import LASTING, Flag, State
 from torpor.core.wait import Signal, WaitKind
 from torpor.store import texts
-from torpor.store.rows import Claimed, Left, RunRow, StateRow, WaitRow, once_each
+from torpor.store.batches import once_each
+from torpor.store.rows import Claimed, Left, RunRow, StateRow, WaitRow
 from torpor.store.sqlite import together
 
 if TYPE_CHECKING:

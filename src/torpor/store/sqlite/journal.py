@@ -95,7 +95,7 @@ class JournalVerbs(Begun):
     def journal_tail(self, run: int, *, limit: int) -> list[Stored]:
         """Return the newest entries."""
         rows = self._db.execute(
-            f"SELECT {ENTRY_COLUMNS} FROM journal WHERE run_id = ? ORDER BY seq DESC LIMIT ?", (run, limit)
+            f"SELECT {ENTRY_COLUMNS} FROM journal WHERE run_id = ? AND seq > 0 ORDER BY seq DESC LIMIT ?", (run, limit)
         ).fetchall()
         return [entry_row(row) for row in reversed(rows)]
 

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 _CHANGE = """UPDATE runs SET state = coalesce(?, state), due_at = CASE WHEN ? IS NULL THEN due_at ELSE ? END,
     head = coalesce(?, head), program = coalesce(?, program), flags = coalesce(?, flags), inbox = inbox + ?,
-    takeovers = takeovers + ?, stalls = coalesce(?, stalls) WHERE id = ?"""
+    takeovers = takeovers + ?, stalls = coalesce(?, stalls), epoch = coalesce(?, epoch), branch = coalesce(?, branch)
+    WHERE id = ?"""
 
 
 class RunVerbs(Begun):
@@ -114,10 +115,7 @@ class RunVerbs(Begun):
         """Apply changes."""
         self._db.executemany(
             _CHANGE,
-            [
-                (c.state, c.due_at, c.due_at, c.head, c.program, c.flags, c.inbox, c.takeovers, c.stalls, c.id)
-                for c in changes
-            ],
+            [(c.state, c.due_at, c.due_at, *c[3:], c.id) for c in changes],
         )
 
     def claim(self, wanted: Claim) -> list[Claimed]:

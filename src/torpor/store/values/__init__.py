@@ -33,7 +33,7 @@ from __future__ import annotations
 
 from torpor.store.values.digests import digest, digest_of
 from torpor.store.values.reading import MISFIT, decode
-from torpor.store.values.showing import plain
+from torpor.store.values.showing import plain, rows_in
 from torpor.store.values.writing import MAX_DEPTH, encode
 
-__all__ = ["MAX_DEPTH", "MISFIT", "decode", "digest", "digest_of", "encode", "plain"]
+__all__ = ["MAX_DEPTH", "MISFIT", "decode", "digest", "digest_of", "encode", "plain", "rows_in"]

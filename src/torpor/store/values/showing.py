@@ -15,6 +15,7 @@ from torpor.store.values.spoken import show_spoken
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+_ROWS = "torpor.sdk.rows:Rows"
 _SHOWN: dict[str, Callable[[Node, Show], Json]] = {
     **{tag.name: tag.show for tag in (*SCALARS, *CONTAINERS)},
     "enum": show_enum,
@@ -34,6 +35,16 @@ def plain(body: bytes) -> Json:
     meant to be encoded again. Raises `StoreCorrupt` for bytes that are no body, `SchemaMismatch` for a newer form.
     """
     return _show(parse(body))
+
+
+def rows_in(body: bytes) -> dict[str, int]:
+    """Return how many elements each `Rows` field of an encoded state has."""
+    node = parse(body)
+    inner = node.get("v") if isinstance(node, dict) and "$" in node else node
+    if not isinstance(inner, dict):
+        return {}
+    found = {name: one["v"]["kept"] for name, one in inner.items() if isinstance(one, dict) and one.get("c") == _ROWS}
+    return {str(name): int(count) for name, count in found.items()}
 
 
 def _show(node: Json) -> Json:

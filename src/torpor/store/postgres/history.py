@@ -1,0 +1,138 @@
+"""Verbs on PostgreSQL: checkpoints that can be returned to, and copies of runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from torpor.store import texts
+from torpor.store.history_rows import ForkRow
+from torpor.store.postgres.arrays import ByteaArray, TextArray, longs
+from torpor.store.postgres.begun import Begun
+from torpor.store.postgres.hot import entry_row
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from torpor.core.journal import Stored
+
+_KEEP_INPUTS = """INSERT INTO journal (run_id, seq, at, epoch, kind, key, body)
+    SELECT i.run_id, 0, s.at, 0, 3, i.key, s.body FROM unnest(%(runs)s::bigint[], %(keys)s::text[]) AS i(run_id, key),
+    LATERAL (SELECT * FROM states s WHERE s.run_id = i.run_id AND s.seq = 0 OFFSET 0) s ON CONFLICT DO NOTHING"""
+_EMPTY = """UPDATE journal j SET body = NULL FROM (
+        SELECT k.run_id, w.seq FROM unnest(%(runs)s::bigint[], %(keeps)s::int[]) AS k(run_id, keep), LATERAL (
+            SELECT seq FROM journal w WHERE w.run_id = k.run_id AND w.kind = 3 AND w.body IS NOT NULL AND w.seq > 0
+            ORDER BY w.seq DESC OFFSET k.keep) w) o
+    WHERE j.run_id = o.run_id AND j.seq = o.seq"""
+_ADD_ENTRIES = """INSERT INTO journal (run_id, seq, at, epoch, kind, key, body)
+    SELECT %(run)s, * FROM unnest(%(seqs)s::int[], %(ats)s::bigint[], %(epochs)s::int[], %(kinds)s::smallint[],
+    %(keys)s::text[], %(bodies)s::bytea[])"""
+_CUT = "c.run_id = %(run)s AND c.branch >= %(branch)s::int"
+_SPAN = "n >= %(first)s::int AND {0}.n < %(count)s::int"
+_WAS = f"""SELECT DISTINCT ON (c.n) c.field, c.n, c.body FROM cut_rows c WHERE {_CUT} AND c.field = %(field)s
+    AND c.{_SPAN.format("c")} ORDER BY c.n, c.branch"""
+_KEPT = f"""SELECT r.field, r.n, r.body FROM rows r WHERE r.run_id = %(run)s AND r.field = %(field)s
+    AND r.{_SPAN.format("r")}
+    AND NOT EXISTS (SELECT 1 FROM cut_rows c WHERE {_CUT} AND c.field = r.field AND c.n = r.n)"""
+_COPY_ROWS = f"""INSERT INTO rows (run_id, field, n, body) SELECT %(target)s, field, n, body FROM ({_KEPT}) k
+    UNION ALL SELECT %(target)s, field, n, body FROM ({_WAS}) w"""
+_CUT_ROWS = """WITH kept AS MATERIALIZED (SELECT * FROM unnest(%(fields)s::text[], %(counts)s::int[]) AS k(field, n)),
+    gone AS (DELETE FROM rows r WHERE r.run_id = %(run)s
+        AND r.n >= coalesce((SELECT k.n FROM kept k WHERE k.field = r.field), 0) RETURNING r.*)
+    INSERT INTO cut_rows (run_id, field, n, branch, body) SELECT run_id, field, n, %(branch)s, body FROM gone"""
+NAMED = " UNION ALL ".join(
+    f"SELECT substring({column} FROM 2) AS digest FROM {table}"
+    f" WHERE run_id = %(run)s AND substring({column} FOR 1) = '\\x00'::bytea"
+    for table, column in (
+        *(("states", "body"), ("journal", "body"), ("rows", "body"), ("cut_rows", "body")),
+        *(("inbox", "body"), ("waits", "answer"), ("outbox", "body"), ("parts", "body"), ("views", "body")),
+        ("compensations", "body"),
+    )
+)
+
+
+class HistoryVerbs(Begun):
+    """Checkpoints and branches."""
+
+    def keep_inputs(self, inputs: Sequence[tuple[int, str]]) -> None:
+        """Keep inputs as entries 0."""
+        self._tell(_KEEP_INPUTS, runs=longs([one[0] for one in inputs]), keys=TextArray([one[1] for one in inputs]))
+
+    def empty_checkpoints(self, kept: Sequence[tuple[int, int]]) -> None:
+        """Empty what is older."""
+        self._tell(_EMPTY, runs=longs([one[0] for one in kept]), keeps=longs([one[1] for one in kept]))
+
+    def whole_checkpoints(self, run: int, *, limit: int) -> list[Stored]:
+        """Return the newest whole checkpoints."""
+        statement = """SELECT seq, at, epoch, kind, key, NULL::bytea FROM journal WHERE run_id = %(run)s AND kind = 3
+            AND body IS NOT NULL ORDER BY seq DESC LIMIT %(limit)s"""
+        return [entry_row(row) for row in self._ask(statement, run=run, limit=limit)]
+
+    def add_entries(self, run: int, entries: Sequence[Stored]) -> None:
+        """Append entries."""
+        self._tell(
+            _ADD_ENTRIES,
+            run=run,
+            seqs=longs([entry.seq for entry in entries]),
+            ats=longs([entry.at for entry in entries]),
+            epochs=longs([entry.epoch for entry in entries]),
+            kinds=longs([entry.kind for entry in entries]),
+            keys=TextArray([entry.key for entry in entries]),
+            bodies=ByteaArray([entry.body for entry in entries]),
+        )
+
+    def put_fork(self, fork: ForkRow) -> None:
+        """Write where a run came from."""
+        texts.check((fork.made_by, fork.title), "a fork's title or author")
+        self._tell(
+            """INSERT INTO forks (run_id, source, seq, at, made_by, title)
+            VALUES (%(run_id)s, %(source)s, %(seq)s, %(at)s, %(made_by)s, %(title)s)""",
+            **fork._asdict(),
+        )
+
+    def forks(self, ids: Sequence[int]) -> dict[int, ForkRow]:
+        """Return where runs came from."""
+        statement = "SELECT run_id, source, seq, at, made_by, title FROM forks WHERE run_id = ANY(%(i)s::bigint[])"
+        return {row[0]: ForkRow._make(row) for row in self._ask(statement, i=longs(ids))}
+
+    def forks_of(self, run: int, *, limit: int) -> list[int]:
+        """Return the newest forks of a run."""
+        statement = "SELECT run_id FROM forks WHERE source = %(run)s ORDER BY run_id DESC LIMIT %(limit)s"
+        return [row[0] for row in self._ask(statement, run=run, limit=limit)]
+
+    def copy_rows(self, run: int, target: int, branch: int, counts: Mapping[str, int]) -> None:
+        """Copy rows as they were on a branch."""
+        for field, count in counts.items():
+            self._tell(_COPY_ROWS, run=run, target=target, branch=branch, field=field, first=0, count=count)
+
+    def first_cut(self, run: int, branch: int) -> dict[str, int]:
+        """Return the first cut number of each field."""
+        rows = self._ask(f"SELECT field, min(n) FROM cut_rows c WHERE {_CUT} GROUP BY field", run=run, branch=branch)
+        return {row[0]: row[1] for row in rows}
+
+    def cut_rows(self, run: int, branch: int, counts: Mapping[str, int]) -> None:
+        """Take rows out of sight."""
+        fields, kept = TextArray(list(counts)), longs(list(counts.values()))
+        self._tell(_CUT_ROWS, run=run, branch=branch, fields=fields, counts=kept)
+
+    def bring_back(self, run: int, branch: int, field: str, first: int, count: int) -> None:
+        """Put rows back."""
+        self._tell(
+            f"INSERT INTO rows (run_id, field, n, body) SELECT %(run)s, field, n, body FROM ({_WAS}) w",
+            run=run,
+            branch=branch,
+            field=field,
+            first=first,
+            count=count,
+        )
+
+    def drop_cut(self, run: int, below: int) -> None:
+        """Forget what was cut long ago."""
+        self._tell("DELETE FROM cut_rows WHERE run_id = %(run)s AND branch < %(below)s", run=run, below=below)
+
+    def name_all(self, run: int) -> None:
+        """Name blobs."""
+        self._tell(
+            f"""INSERT INTO blob_runs (digest, run_id) SELECT DISTINCT digest, %(run)s::bigint FROM ({NAMED}) n
+            ORDER BY 1 ON CONFLICT DO NOTHING""",
+            run=run,
+        )
