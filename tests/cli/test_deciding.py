@@ -194,3 +194,39 @@ def test_approve_on_a_terminal(shell: Shell, runs: dict[str, str], terminal: Cal
     second.type("y\n")
     code, rest = second.end()
     assert (code, f"{wait} approved, by ada" in rest) == (0, True)
+
+
+def test_where_when_and_until(shell: Shell) -> None:
+    """A line, a tag and a deadline are said at the start and seen in the list; what makes no sense starts nothing."""
+    known = ("start", "double", "4", "--app", "shop.py")
+    first = shell.ok(*known, "--line", "ada", "--deadline", "2h")["run"]
+    second = shell.ok("start", "double", "4", "--line", "ada", "--tag", "gpu", "--priority", "-3")["run"]
+    lines = {line["run"]: line for line in shell.ok("ps", "--all")["runs"]}
+    assert lines[second]["reason"] == "behind 1 other for ada"
+    assert lines[first]["deadline_at"] is not None
+    wrong = {
+        "--deadline soon": "--deadline soon is no time",
+        "--deadline 2000-01-01T00:00": "the deadline is not after the run's start",
+        "--priority 99999": "priority 99999 is not between",
+    }
+    for words, said in wrong.items():
+        done = shell.run("start", "double", "4", *words.split())
+        assert (done.code, done.out) == (2, ""), words
+        assert done.err.startswith(f"error: {said}"), done.err
+    assert len(shell.ok("ps", "--all")["runs"]) == 2
+    assert shell.run("cancel", second, "--reason", "too late").code == 0
+    done = shell.run("worker", "shop.py", "--only-tags")
+    assert (done.code, done.err.splitlines()[0]) == (2, "error: --only-tags without --tag would take nothing")
+    done = shell.run("worker", "shop.py", "--program", "nothing", "--until-idle")
+    assert (done.code, done.err.splitlines()[0].partition(" in the app")[0]) == (2, 'error: no program named "nothing"')
+
+
+def test_interrupting(shell: Shell, runs: dict[str, str]) -> None:
+    """It is a signal without a name; said twice under one key it is one."""
+    run = shell.ok("start", "hears")["run"]
+    assert runs
+    words = ("signal", run, "--interrupt", "--reason", "wait", "--key", "k")
+    assert shell.run(*words).out == f"{run} is interrupted; what it was doing ends\n"
+    assert shell.ok(*words) == {"run": run, "interrupted": False}
+    for wrong in (("signal", run), ("signal", run, "go", "--reason", "x"), ("signal", run, "go", "--interrupt")):
+        assert shell.run(*wrong).code == 2, wrong

@@ -75,7 +75,7 @@ class Executor:
         self.turn: Turn | None = None
         self.spends = beginning.spends(claimed)
         self.progress = Progress(self)
-        self.cancelling = Flag.CANCEL in claimed.lease.flags
+        self.cancelling = bool(claimed.lease.flags & (Flag.CANCEL | Flag.UNDOING))
         self.undoing = False
         self.ended = False
         self.draining = False
