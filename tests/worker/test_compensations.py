@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import asyncio
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from tests.worker.counter import COUNTER
-from tests.worker.labs import on
+from tests.worker.labs import FaultyStore, Hold, on, times
 from torpor import App, Context, EffectContext, NotDone, RunCancelled
 from torpor.client import Client
+from torpor.engine import cancels, effects
 
 if TYPE_CHECKING:
     from tests.stores import Moment
+    from tests.worker.labs import Fault
     from torpor.store.protocol import Store
     from torpor.testing import Lab, Run
 
@@ -71,6 +74,13 @@ async def hopeless(ctx: Context) -> Any:
     await ctx.on_cancel(release, "hotel")
     await ctx.on_cancel(refuse)
     await ctx.receive("never")
+
+
+@app.flow
+async def gated(ctx: Context) -> Any:
+    """Register, then act."""
+    await ctx.on_cancel(release, "hotel")
+    return await ctx.effect(charge, 3)
 
 
 @app.flow
@@ -160,6 +170,57 @@ def test_one_that_fails_for_good_is_settled_by_a_person(store: Store, moment: Mo
         with pytest.raises(RunCancelled):
             await lab.result(run)
         assert _acts() == ["release hotel"]
+
+    on(store, moment, app, check)
+
+
+def test_an_effect_that_waits_for_its_gate_does_not_slip_through(store: Store, moment: Moment) -> None:
+    """Cancel is asked while the gate is being read: the compensations pass it, the effect before them never does."""
+    gate, reading = Hold(), Hold()
+    faulty = FaultyStore(store)
+    first = times(1, effects.look, gate)
+
+    def fault(op: Any, args: tuple[Any, ...]) -> Fault:
+        return reading if op is cancels.to_undo else first(op, args)
+
+    async def check(lab: Lab) -> None:
+        run = await lab.start(gated)
+        faulty.fault = fault
+        settling = asyncio.create_task(lab.settle())
+        await gate.reached.wait()
+        await lab.cancel(run)
+        await reading.reached.wait()
+        gate.released.set()
+        reading.released.set()
+        await settling
+        assert (await lab.state(run), _acts()) == ("cancelled", ["release hotel"])
+
+    on(cast("Store", faulty), moment, app, check)
+
+
+def test_a_compensation_that_the_code_has_lost_is_a_trouble(store: Store, moment: Moment) -> None:
+    """The run waits, cancelled as it is, until the code is back, or a person leaves it undone (G13)."""
+
+    async def check(lab: Lab) -> None:
+        client = Client(lab.store)
+        runs = [await lab.start(trip, 0) for _ in range(2)]
+        await lab.settle()
+        lost = app.effects.pop("release")
+        try:
+            for run in runs:
+                await lab.cancel(run)
+            await lab.settle()
+            (item, _) = (await client.inbox()).items
+            assert "the effect release that undoes something is not in this code" in item.what
+            await lab.answer(runs[0], fail="leave it")
+            await lab.settle()
+            assert await lab.state(runs[0]) == "cancelled"
+        finally:
+            app.effects["release"] = lost
+        await lab.answer(runs[1], again=True)
+        await lab.settle()
+        assert await lab.state(runs[1]) == "cancelled"
+        assert _acts() == ["charge 1", "charge 1", "refund 10", "release hotel"]
 
     on(store, moment, app, check)
 

@@ -82,7 +82,7 @@ class Executor:
         self._claimed = claimed
         self.born = worker.loop.time()
         self.commits = Commits(self)
-        self._reason, self._undone = "", 0
+        self._plan = undoing.Plan()
         self._arrived: deque[tuple[Entry, int]] = deque()
         self._asked: WaitRow | None = None
         self.consuming: str | None = None
@@ -341,6 +341,8 @@ class Executor:
         """The author's code is over; read what is to be undone. `over`: a person said to leave it."""
         self.undoing = True
         self.commits.forget_alone()
+        self.progress.stop()
+        self.progress.effects.going.clear()  # whoever still waits for its gate or its `verify` finds that it is over
         old, self.turn, self.progress, self.consuming = self.turn, None, Progress(self), None
         if old is not None:
             old.close()
@@ -350,30 +352,21 @@ class Executor:
     def _undo_here(self, found: ToUndo | StoreError, turn: int, *, over: bool, stalled: bool) -> None:
         if self.ended:
             return
-        self._reason = "" if isinstance(found, StoreError) else found.reason
-        read = undoing.read(self, found)
-        if isinstance(read, StoreError):
-            self.unreadable(read)
-            return
-        steps, missing = read
-        self._undone = len(steps)
-        if over or not (steps or missing):
-            self._undone = 0
-            self._end_cancelled()
-        elif stalled:
-            self._trouble(Trouble.POISON, POISONED, {"takeovers": self.run.takeovers})
-        elif missing:
-            title = f"it was cancelled, and the effect {missing[0]} that undoes something is not in this code"
-            self._trouble(Trouble.DIVERGED, title, {"hint": "deploy code that has it, then answer --again"})
-        else:
+        plan = undoing.plan(self, found, over=over, trouble=POISONED if stalled else "")
+        self._plan = plan
+        if plan.unreadable is not None:
+            self.unreadable(plan.unreadable)
+        elif plan.trouble:
+            self._trouble(Trouble.POISON if stalled else Trouble.DIVERGED, plan.trouble, {"hint": plan.hint})
+        elif plan.steps:
             entries = [entry for entry in self._claimed.entries if belongs(entry.key)]
-            self.turn = Turn(self, UNDO, turn, self._claimed.state.at, steps, entries)
+            self.turn = Turn(self, UNDO, turn, self._claimed.state.at, plan.steps, entries)
             self.go_on()
+        else:
+            self._end_cancelled()
 
     def _end_cancelled(self) -> None:
-        self.commits.end_with(
-            endings.finish(self, State.CANCELLED, undoing.cancelled(self, self._reason, self._undone))
-        )
+        self.commits.end_with(endings.finish(self, State.CANCELLED, undoing.last_entry(self, self._plan)))
 
     def lost(self, why: str) -> None:
         """Stop: this executor no longer owns the run. Nothing is written; nothing is started any more (G1, G2)."""

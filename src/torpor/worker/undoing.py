@@ -14,10 +14,11 @@ so every stretch runs the same, under the same keys (G5).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torpor.core.commit import NewCompensation
 from torpor.core.journal import Entry, Kind
+from torpor.core.wait import WaitKind
 from torpor.errors import StoreError, UsageError
 from torpor.sdk.undoing import Undo
 from torpor.store import values
@@ -50,37 +51,55 @@ def register(executor: Executor, request: Request) -> None:
     executor.commits.record(Entry(Kind.OUTCOME, request.key, values.encode(ref)))
 
 
-def steps_of(executor: Executor, found: ToUndo) -> tuple[list[Undo], list[str]]:
-    """Return what is to be undone, and the names of effects that this worker's code has not. Raises StoreError."""
-    steps: list[Undo] = []
-    missing: list[str] = []
-    for n, body in found.registered.items():
-        content: dict[str, Any] = executor.bodies.decode(body)
-        name = str(content.pop("name"))
-        definition = executor.flow.effects.get(name)
-        if definition is None:
-            missing.append(name)
-        else:
-            steps.append(Undo(n, definition, content))
-    return steps, missing
+class Plan(NamedTuple):
+    """What a cancelled run does before it ends: `steps`, unless it is stopped by `trouble` or by what cannot be read."""
+
+    reason: str = ""
+    steps: list[Undo] | None = None
+    trouble: str = ""
+    hint: str = ""
+    unreadable: StoreError | None = None
 
 
-def read(executor: Executor, found: ToUndo | StoreError) -> tuple[list[Undo], list[str]] | StoreError:
-    """Return what a cancelled run is to undo, or why that cannot be read."""
+def plan(executor: Executor, found: ToUndo | StoreError, *, over: bool, trouble: str) -> Plan:
+    """Decide it from what was read. `over`: a person said to leave it; `trouble` is what keeps it from going on."""
     if isinstance(found, StoreError):
-        return found
+        return Plan(unreadable=found)
+    if over or not found.registered:
+        return Plan(found.reason)
+    if trouble:
+        return Plan(found.reason, trouble=trouble, hint="answer --again, or --fail to leave everything undone")
+    _withdraw_questions(executor)
     executor.bodies.learn(found.blobs)
     try:
-        return steps_of(executor, found)
+        contents = {n: executor.bodies.decode(body) for n, body in found.registered.items()}
     except StoreError as error:
-        return error
+        return Plan(found.reason, unreadable=error)
+    effects = executor.flow.effects
+    missing = sorted({str(content["name"]) for content in contents.values()} - set(effects))
+    if missing:
+        text = f"it was cancelled, and the effect {missing[0]} that undoes something is not in this code"
+        return Plan(found.reason, trouble=text, hint="deploy code that has it, then answer --again")
+    return Plan(
+        found.reason,
+        [
+            Undo(n, effects[str(content["name"])], {name: value for name, value in content.items() if name != "name"})
+            for n, content in contents.items()
+        ],
+    )
 
 
-def cancelled(executor: Executor, reason: str, undone: int) -> Entry:
+def _withdraw_questions(executor: Executor) -> None:
+    """Take what the author's turn asked out of the inbox; a trouble stays, because somebody should know of it."""
+    asked = [row.slot for row in executor.rows.values() if row.kind.for_person and row.kind is not WaitKind.ATTENTION]
+    executor.commits.draft.over = (*executor.commits.draft.over, *asked)
+
+
+def last_entry(executor: Executor, done: Plan) -> Entry:
     """Return the last entry of a cancelled run."""
     note: dict[str, Any] = {"note": "cancelled"}
-    if reason:
-        note["why"] = reason
-    if undone:
-        note["undone"] = undone
+    if done.reason:
+        note["why"] = done.reason
+    if done.steps:
+        note["undone"] = len(done.steps)
     return Entry(Kind.NOTE, None, executor.bodies.encode(note, "note"))
