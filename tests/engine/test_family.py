@@ -8,7 +8,7 @@ import pytest
 
 from tests.engine.world import NOTE, OUTCOME, hand, proposal
 from torpor.core.commit import MessageKind, NewMessage, NewWait
-from torpor.core.family import done_name, members_of, pack_members, started_name
+from torpor.core.family import done_name, members_of, pack_members, started_name, wishes
 from torpor.core.ids import code
 from torpor.core.journal import Entry, Kind
 from torpor.core.run import Flag, State
@@ -76,7 +76,8 @@ def test_a_child_is_started_once(store: Store) -> None:
 def test_a_message_that_comes_twice_is_one_child(store: Store) -> None:
     """The same call, or the same key of the parent's own, finds the child that is there."""
     one = hand(store)
-    lease = parent_of(one, spawn("k1"), spawn("k1"), spawn("k2", detail="mine"), spawn("k3", detail="mine"))
+    own = wishes("mine", None)
+    lease = parent_of(one, spawn("k1"), spawn("k1"), spawn("k2", detail=own), spawn("k3", detail=own))
     one.do(waits.deliver)
     assert len(children(one, lease.run_id)) == 2
     said = told(one, lease.run_id)

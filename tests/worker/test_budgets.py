@@ -44,6 +44,16 @@ async def spends(ctx: Context) -> list[str]:
     return [str(before), str(await ctx.budget.left())]
 
 
+@app.flow
+async def funds(ctx: Context, budget: str) -> list[str]:
+    """Give a child a budget of its own below this run's."""
+    try:
+        child = await ctx.spawn("spends", budget=budget)
+    except UsageError as error:
+        return [error.message]
+    return [*await ctx.join(child), str(await ctx.budget.left())]
+
+
 async def standing(lab: Lab, run: Run) -> Standing:
     """Return how the budget of a run stands."""
     found: dict[int, BudgetRow] = await lab.store.transact(lambda tx: tx.budgets_of([run.number]))
@@ -73,6 +83,23 @@ def test_what_is_left_is_recorded(store: Store, moment: Moment) -> None:
         run = await lab.start(spends, budget=5)
         assert await lab.result(run) == ["4.80", "4.88"]
         assert await standing(lab, run) == Standing(5_000_000, 120_000, 0)
+
+    on(store, moment, app, check)
+
+
+@pytest.mark.parametrize(
+    ("own", "said"),
+    [
+        ("2", ["1.80", "1.88", "4.88"]),
+        ("6", ["a child's budget of $6.00 does not fit below $5.00"]),
+        ("0", ["a child's budget is 0: it must be more than nothing"]),
+    ],
+)
+def test_a_child_with_a_budget_of_its_own(store: Store, moment: Moment, own: str, said: list[str]) -> None:
+    """What it spends counts in both; one that does not fit below its parent's is told to the parent."""
+
+    async def check(lab: Lab) -> None:
+        assert await lab.result(await lab.start(funds, own, budget=5)) == said
 
     on(store, moment, app, check)
 

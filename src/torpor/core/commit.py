@@ -52,7 +52,8 @@ class MessageKind(IntEnum):
 
     SIGNAL = 0
     SPAWN = 1
-    """Start a child: `name` is its program, `body` its first state, `detail` the key its parent gave it."""
+    """Start a child: `name` is its program, `body` its first state, `detail` what else its parent
+    said (`family.wishes`)."""
     SPAWN_INDEPENDENT = 2
     """Start a child that goes on whatever becomes of its parent."""
 

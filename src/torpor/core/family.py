@@ -21,6 +21,17 @@ RESERVED = "~"
 _DONE = "~done:"
 
 
+def wishes(key: str, most: int | None) -> str:
+    """Return what a parent says of a child beside its program and input: a key, and a budget in micro-units."""
+    return f"{'' if most is None else most}:{key}" if key or most is not None else ""
+
+
+def wishes_of(said: str) -> tuple[str, int | None]:
+    """Return the key and the budget that `wishes` said."""
+    most, _, key = said.partition(":")
+    return key, int(most) if most else None
+
+
 def started_name(key: str) -> str:
     """Return the name under which a run hears that the child it asked for with this message key was started."""
     return f"~child:{key}"

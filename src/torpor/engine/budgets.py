@@ -94,7 +94,20 @@ def carve(tx: Tx, run_id: int, parent: int, most: int) -> None:
     above = tx.get_runs([parent]).get(parent)
     if above is None:
         raise NotFound("the parent is not there", hint="torpor ps lists runs")
-    chain = tx.budgets(path(tx, above))
+    put_below(tx, run_id, room_below(tx, above, most), most)
+
+
+def put_below(tx: Tx, run_id: int, above: int, most: int) -> None:
+    """Give a run a budget below another, as `room_below` found it."""
+    tx.add_budgets([NewBudget(run_id, parent=above, most=most)])
+
+
+def room_below(tx: Tx, parent: RunRow, most: int) -> int:
+    """Return the number of the budget below which a child of a run could have one of its own.
+
+    Raises UsageError if it is more than the whole budget of an ancestor.
+    """
+    chain = tx.budgets(path(tx, parent))
     own = [row for row in chain if row.run_id is not None]
     tightest = min((row.most for row in own if row.most is not None), default=None)
     if tightest is not None and most > tightest:
@@ -103,8 +116,7 @@ def carve(tx: Tx, run_id: int, parent: int, most: int) -> None:
             hint="give it less, or nothing: then it spends from its parent's",
         )
     ancestors = {row.run_id: row for row in own}
-    nearest = next(ancestors[n] for n in _line(tx, above) if n in ancestors)
-    tx.add_budgets([NewBudget(run_id, parent=nearest.id, most=most)])
+    return next(ancestors[n] for n in _line(tx, parent) if n in ancestors).id
 
 
 def _line(tx: Tx, run: RunRow) -> list[int]:

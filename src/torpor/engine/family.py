@@ -13,11 +13,13 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, NamedTuple
 
 from torpor.core.commit import MessageKind
-from torpor.core.family import done_name, started_name
+from torpor.core.family import done_name, started_name, wishes_of
 from torpor.core.ids import run_name
 from torpor.core.run import Flag
+from torpor.engine import budgets
 from torpor.engine.large import name_by
 from torpor.engine.runs import newest
+from torpor.errors import UsageError
 from torpor.store import values
 from torpor.store.rows import NewRun, NewSignal, RunChange
 
@@ -58,13 +60,17 @@ class _Birth(NamedTuple):
     message: MessageRow
     parent: RunRow
     program: ProgramRow
+    most: int | None
+    """Its own budget, in micro-units."""
+    above: int
+    """The budget that this one stands below."""
 
 
 def start_children(tx: Tx, messages: Sequence[MessageRow], locked: Mapping[int, RunRow]) -> None:
     """Start the children that messages ask for; their parents are locked.
 
-    One whose parent ended or is being cancelled, or falls with one that did, is left out in silence. An unknown program
-    is told to the parent.
+    One whose parent ended or is being cancelled, or falls with one that did, is left out in silence. An unknown program,
+    and a budget that does not fit, are told to the parent.
     """
     known = newest(tx.programs())
     doomed = falling(tx, [locked[m.run_id] for m in messages if m.run_id in locked])
@@ -77,8 +83,14 @@ def start_children(tx: Tx, messages: Sequence[MessageRow], locked: Mapping[int, 
         program = known.get(message.name)
         if program is None:
             signals.append(_news(message, {"unknown": message.name, "known": sorted(known)}))
-        else:
-            births.append(_Birth(message, parent, program))
+            continue
+        most = wishes_of(message.detail)[1]
+        try:
+            above = 0 if most is None else budgets.room_below(tx, parent, most)
+        except UsageError as refused:
+            signals.append(_news(message, {"refused": refused.message, "hint": refused.hint}))
+            continue
+        births.append(_Birth(message, parent, program, most, above))
     if births:
         signals += _start(tx, births)
     if signals:
@@ -127,6 +139,9 @@ def _start(tx: Tx, births: Sequence[_Birth]) -> list[NewSignal]:
     changes += [RunChange(parent.id, flags=parent.flags | Flag.FAMILY) for parent in parents.values()]
     if changes:
         tx.change_runs(changes)
+    for birth, child in fresh:
+        if birth.most is not None:
+            budgets.put_below(tx, child, birth.above, birth.most)
     name_by(tx, [(birth.message.body, child) for birth, child in fresh])
     names = [run_name(birth.program.name, child) for birth, child in zip(births, ids, strict=True)]
     return [_news(birth.message, {"run": name}) for birth, name in zip(births, names, strict=True)]
@@ -139,7 +154,8 @@ def _flags(kind: MessageKind) -> Flag:
 def _digest(birth: _Birth) -> bytes:
     """Return what makes a child one: its parent and branch, and the key the parent gave it, or else the call itself."""
     message = birth.message
-    own = f"key\0{message.name}\0{message.detail}" if message.detail else f"call\0{message.key}"
+    key, _ = wishes_of(message.detail)
+    own = f"key\0{message.name}\0{key}" if key else f"call\0{message.key}"
     text = f"{birth.parent.id}\0{birth.parent.branch}\0{own}".encode("utf-8", "surrogatepass")
     return blake2b(text, digest_size=16, person=b"torpor.child").digest()
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from torpor.core.ids import parse_run
+from torpor.core.money import micros_of
 from torpor.core.replay import CallKind
 from torpor.errors import UsageError
 from torpor.sdk.calling import Calling, check_name
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable
+    from decimal import Decimal
 
 _KEY_LETTERS = 500
 
@@ -27,17 +29,22 @@ class Children(Calling):
         *,
         key: str = "",
         independent: bool = False,
+        budget: Decimal | str | int | None = None,
     ) -> Coroutine[Any, Any, str]:
         """Start a run of a program as a child, with this run's tenant and priority, and return its id.
 
         It starts exactly once, however often this run is interrupted. When this run ends or is cancelled, its children
         are cancelled too, joined or not; an `independent` one goes on. With a `key`, this run has one child of that
-        program and key, and asking again, in a later turn, returns it. Raises UsageError for an unknown program.
+        program and key, and asking again, in a later turn, returns it. A `budget` in dollars is its own below this run's:
+        what it spends counts in both; without one it spends from this run's. Raises UsageError for an unknown program
+        and for a budget that does not fit below this run's.
         """
         check_name(program, "a program's name")
         if len(key) > _KEY_LETTERS or "\0" in key:
             raise UsageError(f"a child's key has at most {_KEY_LETTERS} letters, none of them U+0000")
         values = {"input": input, "key": key, "independent": bool(independent)}
+        if budget is not None:
+            values["budget"] = micros_of(budget, "a child's budget", positive=True)
         return self._call(self._promise("spawn", program), CallKind.SPAWN, program, values)
 
     def join(self, child: str) -> Coroutine[Any, Any, Any]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from torpor.core.commit import MessageKind, NewMessage
-from torpor.core.family import done_name, started_name
+from torpor.core.family import done_name, started_name, wishes
 from torpor.core.ids import parse_run
 from torpor.core.journal import Entry, Kind
 from torpor.core.replay import CallKind
@@ -61,8 +61,9 @@ class Children:
             except TorporError as error:
                 self._progress.fail(request.key, error, 1)
                 return
+            detail = wishes(str(given["key"]), given.get("budget"))
             kind = MessageKind.SPAWN_INDEPENDENT if given["independent"] else MessageKind.SPAWN
-            executor.commits.message(NewMessage(0, request.name, key, body, kind, str(given["key"])))
+            executor.commits.message(NewMessage(0, request.name, key, body, kind, detail))
             shown = {"child": request.name, "independent": given["independent"]}
             executor.commits.record(Entry(Kind.WAIT, request.key, executor.bodies.encode(shown, "child")))
         self._starting.add(request.key)
@@ -137,6 +138,9 @@ class Children:
         said: dict[str, Any] = executor.bodies.decode(signal.body)
         if "run" in said:
             executor.commits.record(Entry(Kind.CONSUMED, key, executor.bodies.encode(said["run"], "child")))
+            return
+        if "refused" in said:
+            self._progress.fail(key, UsageError(said["refused"], hint=said["hint"]), 1)
             return
         has = ", ".join(said["known"]) or "none yet"
         message = f'no program named "{said["unknown"]}" (the store has: {has})'
