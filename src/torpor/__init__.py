@@ -28,24 +28,28 @@ if TYPE_CHECKING:
     from torpor.errors import UsageError as UsageError
     from torpor.runtime import run as run
     from torpor.sdk.app import App as App
+    from torpor.sdk.asking import Answer as Answer
+    from torpor.sdk.asking import Approval as Approval
     from torpor.sdk.context import Again as Again
     from torpor.sdk.context import Context as Context
     from torpor.sdk.context import days as days
     from torpor.sdk.context import hours as hours
     from torpor.sdk.context import minutes as minutes
     from torpor.sdk.context import seconds as seconds
+    from torpor.sdk.hearing import Callback as Callback
+    from torpor.sdk.hearing import Message as Message
     from torpor.sdk.keeping import Retention as Retention
     from torpor.sdk.rows import Rows as Rows
     from torpor.sdk.steps import CANNOT_TELL as CANNOT_TELL
     from torpor.sdk.steps import NOT_DONE as NOT_DONE
     from torpor.sdk.steps import EffectContext as EffectContext
     from torpor.sdk.steps import done as done
-    from torpor.sdk.waiting import Approval as Approval
 
 __version__ = "0.1.0"
 
 _PLACES = {
-    "Approval": "torpor.sdk.waiting",
+    **dict.fromkeys(("Answer", "Approval"), "torpor.sdk.asking"),
+    **dict.fromkeys(("Callback", "Message"), "torpor.sdk.hearing"),
     "Client": "torpor.client",
     "Safety": "torpor.core.effect",
     "RetryPolicy": "torpor.core.retry",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torpor import clock, rouse
 from torpor.core.lease import LEASE_SECONDS, Proof
-from torpor.engine import budgets, deadlines, follow_ups, leases, lines, retention, schedules, waits
+from torpor.engine import budgets, deadlines, events, follow_ups, leases, lines, retention, schedules, waits
 from torpor.engine.sweeps import Swept
 from torpor.errors import StoreError
 
@@ -33,6 +33,7 @@ DEATH_SECONDS = 0.2
 QUIET_TICKS = 3
 BLOB_GRACE_SECONDS = 3600.0
 BLOBS = 1000
+TIDY_SECONDS = 60.0
 
 
 class Sweep(NamedTuple):
@@ -59,11 +60,13 @@ SWEEPS: tuple[Sweep, ...] = (
     TIMERS,
     Sweep(schedules.look, topic="schedules", aside=schedules.worked_out),
     Sweep(waits.deliver, topic="outbox"),
+    Sweep(events.fan_out, topic="events"),
     Sweep(follow_ups.settle, topic="follow-ups"),
     Sweep(lines.admit, topic="lines"),
     Sweep(deadlines.cancel_late, topic="deadlines"),
     Sweep(budgets.wake, topic="budgets"),
     Sweep(retention.sweep),
+    Sweep(events.tidy, every_seconds=TIDY_SECONDS),
     Sweep(sweep_blobs, every_seconds=BLOB_GRACE_SECONDS),
 )
 """Everything that is swept, in this order. A new sweep is a line here."""

@@ -143,11 +143,11 @@ def test_a_signal_between_look_and_registration_is_seen(place: Place, moment: Mo
 class OpenSuspend(FaultyStore):
     """Holds the first commit that registers a wait inside its transaction: everything written, nothing committed."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, fits: Callable[[Any, tuple[Any, ...]], bool] | None = None) -> None:
         """Hold nothing yet."""
         super().__init__(store)
         self.open, self._close = threading.Event(), threading.Event()
-        self._fits = commits_of("wait")
+        self._fits = fits or commits_of("wait")
 
     async def transact(self, op: Callable[..., T], /, *args: Any, lane: Lane = Lane.WORK, **more: Any) -> T:
         """Hold it if it is the one."""
@@ -177,7 +177,7 @@ def test_a_signal_behind_an_open_registration_wakes_the_run(place: Place, moment
         assert await asyncio.to_thread(holding.open.wait, WAIT_SECONDS)
         body = values.encode("behind", path="value")
         signal = Beside(lambda: other.transact_now(waits.signal, [NewSignal(run.number, "go", body)]))
-        await asyncio.to_thread(_is_behind, place, other)
+        await asyncio.to_thread(is_behind, place, other)
         holding.let_go()
         assert await asyncio.to_thread(signal.result) == [Kept.NEW]
         await settling
@@ -186,7 +186,7 @@ def test_a_signal_behind_an_open_registration_wakes_the_run(place: Place, moment
     on(holding, moment, app, check)
 
 
-def _is_behind(place: Place, other: Store) -> None:
+def is_behind(place: Place, other: Store) -> None:
     """Wait until the other store waits for a lock: of a row, or for its turn to write."""
     if place.on_server:
         place.blocked()

@@ -10,7 +10,7 @@ import pytest
 from tests.cli.shell import BROKEN_AT
 from torpor.cli.screen import Column, Screen, cells, clean
 from torpor.cli.strip import share
-from torpor.engine.queries.story import Stretch
+from torpor.engine.queries.life import Stretch
 
 if TYPE_CHECKING:
     from tests.cli.shell import Shell

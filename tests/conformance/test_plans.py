@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 from tests.conformance.world import LEASE, TOKEN, add, away, populate
 from tests.stores import raw
+from torpor.core.commit import NewReply
+from torpor.core.event import NewEvent
 from torpor.core.run import State
 from torpor.store.rows import Claim, FollowUp, NewSignal, RunFilter
 
@@ -22,6 +24,24 @@ if TYPE_CHECKING:
 
 SMALL = {"leases", "workers", "programs", "meta", "outbox", "follow_ups"}
 """Tables that hold what is running, or less: walking one of them is what a sweep of leases does."""
+
+
+def _calls_about_events(runs: list[int]) -> list[Callable[[Tx], object]]:
+    return [
+        lambda tx: tx.runs_waiting_for([1, 2], after=0, limit=5),
+        lambda tx: tx.add_event(NewEvent("paid", b"", [1], 2**60, "k")),
+        lambda tx: tx.going_events(limit=5),
+        lambda tx: tx.get_event(1),
+        lambda tx: tx.early_events(1, runs[0], after=0, limit=5),
+        lambda tx: tx.mark_waits([(runs[0], 0, 1)]),
+        lambda tx: tx.expire_events(limit=5),
+        lambda tx: tx.drop_events(before=1, limit=5),
+        lambda tx: tx.known_keys(runs[0], ["k"]),
+        lambda tx: tx.put_replies([(runs[0], NewReply("k", b""))]),
+        lambda tx: tx.get_reply("k"),
+        lambda tx: tx.drop_replies(before=1, limit=5),
+        lambda tx: tx.too_late(runs[0], limit=5),
+    ]
 
 
 def _calls(runs: list[int], program: int) -> list[Callable[[Tx], object]]:
@@ -54,6 +74,7 @@ def _calls(runs: list[int], program: int) -> list[Callable[[Tx], object]]:
         lambda tx: tx.held_back(runs),
         lambda tx: tx.prunes(runs),
         lambda tx: tx.old_entries(runs[0], before=1, below=5, limit=5),
+        *_calls_about_events(runs),
         lambda tx: tx.follow_ups(limit=5),
         lambda tx: tx.due_deadlines(before=2**60, limit=5),
         lambda tx: tx.next_deadline(),
@@ -124,6 +145,10 @@ def test_sqlite_walks_no_large_table(make_place: Callable[[str], Place]) -> None
         "schedules",
         "slots",
         *("streams", "parts", "views", "budgets", "holds", "shorts", "buckets"),
+        "events",
+        "event_matches",
+        "replies",
+        "too_late",
     }
     walks = [
         (statement, step)

@@ -110,6 +110,6 @@ def test_may_fire() -> None:
 
 
 def test_who_waits_for_a_person() -> None:
-    """Approvals and attention, nothing else."""
-    assert {kind for kind in WaitKind if kind.for_person} == {WaitKind.APPROVAL, WaitKind.ATTENTION}
-    assert WaitKind.RETRY.word == "retry"
+    """Approvals, questions, attention and budgets, nothing else."""
+    people = {WaitKind.APPROVAL, WaitKind.QUESTION, WaitKind.ATTENTION, WaitKind.BUDGET}
+    assert {kind for kind in WaitKind if kind.for_person} == people

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from torpor.cli.editing import edits_of
 from torpor.cli.options import By, Json, Store, deadline_of, decider, moment_of, store_url, value_of
 from torpor.cli.reading import answered, asked
-from torpor.core.money import dollars, micros_of
 from torpor.errors import UsageError
 
 if TYPE_CHECKING:
@@ -127,7 +127,9 @@ def closest(word: str, known: list[str]) -> str:
 
 
 def signal(  # noqa: PLR0913, PLR0917 - what can be said about a signal
-    run: Run,
+    run: Annotated[
+        str | None, typer.Argument(metavar="RUN", help="A run's id, or its letters alone; not with --event.")
+    ] = None,
     name: Annotated[str | None, typer.Argument(metavar="NAME", help="The signal's name.")] = None,
     value: Annotated[str | None, typer.Argument(metavar="VALUE", help="JSON, @FILE or - for standard input.")] = None,
     store: Store = None,
@@ -140,8 +142,24 @@ def signal(  # noqa: PLR0913, PLR0917 - what can be said about a signal
         bool, typer.Option("--interrupt", help="End what the run is doing now; it lives on. Takes no NAME.")
     ] = False,
     reason: Annotated[str, typer.Option("--reason", help="Why it is interrupted; the program is told.")] = "",
+    event: Annotated[
+        str | None,
+        typer.Option("--event", metavar="NAME", help="Publish to every run that waits for it: --event NAME VALUE"),
+    ] = None,
 ) -> None:
-    """Send a signal to a run, or interrupt it. A signal is kept if it comes early."""
+    """Send a signal to a run, interrupt it, or publish an event to all that wait for it.
+
+    A signal is kept if it comes early; an event is kept for a day, for runs that wait for it later.
+    """
+    if event is not None:
+        if name is not None or sender is not None or interrupt or reason:
+            raise UsageError(
+                "an event has a name and a value, no run and no sender", hint="torpor signal --event NAME VALUE"
+            )
+        _publish(event, value_of(run, "the value"), key, store, as_json=as_json)
+        return
+    if run is None:
+        raise UsageError("a signal goes to a run, under a name", hint="torpor signal RUN NAME VALUE")
     if interrupt:
         _interrupt(run, name, store, as_json=as_json, key=key, reason=reason, by=decider(sender))
         return
@@ -173,6 +191,22 @@ def _interrupt(
     answered({"run": run, "interrupted": new}, lambda _: [said], as_json=as_json)
 
 
+def _publish(name: str, value: Any, key: str | None, store: str | None, *, as_json: bool) -> None:
+    done = asked(store, lambda client: client.publish(name, value, key=key))
+    on_its_way = "; more are on its way" if done.going else ""
+    runs = f"{done.reached} {'run' if done.reached == 1 else 'runs'}"
+    said = (
+        f"event {name} reached {runs}{on_its_way}; it is kept for a day"
+        if done.new
+        else f"event {name} with this key came before"
+    )
+    answered(
+        {"event": name, "new": done.new, "reached": done.reached, "going": done.going},
+        lambda _: [said],
+        as_json=as_json,
+    )
+
+
 def cancel(
     run: Run,
     store: Store = None,
@@ -188,7 +222,7 @@ def cancel(
     answered(answer, lambda _: [said], as_json=as_json)
 
 
-def approve(
+def approve(  # noqa: PLR0913, PLR0917 - what can be said about it
     wait: Wait,
     store: Store = None,
     as_json: Json = False,
@@ -197,11 +231,26 @@ def approve(
         str | None, typer.Option("--digest", help="Approve only if it still shows what had this digest.")
     ] = None,
     note: Annotated[str, typer.Option("--note", help="Why.")] = "",
+    changed: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="PATH=JSON", help="Change a part of what is shown; can be repeated."),
+    ] = None,
+    edit: Annotated[bool, typer.Option("--edit", help="Change what is shown in $EDITOR first.")] = False,
     by: By = None,
 ) -> None:
-    """Approve what a wait shows. The first decision wins (exit code 4: somebody was first, or it changed)."""
+    """Approve what a wait shows, or what you make of it.
+
+    The first decision wins (exit code 4: somebody was first, or it changed).
+    """
     who = decider(by)
-    item = _decidable(wait, store, approval=True)
+    item = decidable(wait, store, "approve")
+    edits = edits_of(item, changed or [], in_editor=edit)
+    if edits:
+        done = asked(
+            store, lambda client: client.approve(wait, by=who, note=note, digest=digest or item.digest, edits=edits)
+        )
+        decided(done, "edited and approved", who, as_json=as_json)
+        return
     if not yes and digest is None:
         if not _terminal():
             hint = f"torpor approve {item.wait} --digest {item.digest}"
@@ -210,15 +259,15 @@ def approve(
         if digest is None:
             raise typer.Exit(1)
     done = asked(store, lambda client: client.approve(wait, by=who, note=note, digest=digest))
-    _decided(done, "approved", who, as_json=as_json)
+    decided(done, "approved", who, as_json=as_json)
 
 
-def _decidable(wait: str, store: str | None, *, approval: bool) -> InboxItem:
+def decidable(wait: str, store: str | None, *asks: str) -> InboxItem:
     """Return an open wait. Raises UsageError with the commands that answer it if this one does not, and as `Client.wait`."""
     from torpor.cli.render import verbs
 
     item = asked(store, lambda client: client.wait(wait))
-    if (item.asks == "approve") is not approval:
+    if item.asks not in asks:
         commands = "   or   ".join(command for command, _ in verbs(item))
         raise UsageError(f"{item.wait} asks to {item.asks} {item.what}", hint=commands)
     return item
@@ -256,68 +305,10 @@ def deny(
 ) -> None:
     """Deny what a wait asks for."""
     who = decider(by)
-    _decidable(wait, store, approval=True)
-    _decided(asked(store, lambda client: client.deny(wait, by=who, note=reason)), "denied", who, as_json=as_json)
+    decidable(wait, store, "approve")
+    decided(asked(store, lambda client: client.deny(wait, by=who, note=reason)), "denied", who, as_json=as_json)
 
 
-def answer(  # noqa: PLR0913, PLR0917 - what can be said to each kind of wait
-    wait: Wait,
-    store: Store = None,
-    as_json: Json = False,
-    happened: Annotated[
-        str | None, typer.Option("--happened", help="It did, and gave back this JSON (null: nothing).")
-    ] = None,
-    again: Annotated[bool, typer.Option("--again", help="Do it again, or try the run again.")] = False,
-    fail: Annotated[str | None, typer.Option("--fail", help="It failed, for this reason; or no to a budget.")] = None,
-    more: Annotated[
-        str | None,
-        typer.Option("--raise", metavar="DOLLARS", help="Raise the limit of a budget that is short, for good."),
-    ] = None,
-    once: Annotated[bool, typer.Option("--once", help="Allow this once what a budget is short of.")] = False,
-    by: By = None,
-) -> None:
-    """Settle an unknown effect, a run in trouble, or a budget that is short.
-
-    Say of an effect whether it happened, or of a run whether to try it again. The first answer wins.
-    """
-    who = decider(by)
-    if (happened is not None) + again + (fail is not None) + (more is not None) + once != 1:
-        raise UsageError(
-            "an answer is exactly one of --happened JSON, --again, --fail TEXT, --raise DOLLARS and --once",
-            hint=f"torpor inbox {wait}",
-        )
-    item = _decidable(wait, store, approval=False)
-    if item.asks == "budget" or more is not None or once:
-        _decided(*_budget(item, store, who, more, fail, once=once), who, as_json=as_json)
-    elif happened is not None:
-        result = value_of(happened, "--happened")
-        done = asked(store, lambda client: client.answer(wait, happened=result, by=who))
-        _decided(done, "settled: it happened", who, as_json=as_json)
-    elif again:
-        done = asked(store, lambda client: client.answer(wait, again=True, by=who))
-        _decided(done, "settled: again", who, as_json=as_json)
-    else:
-        done = asked(store, lambda client: client.answer(wait, fail=fail, by=who))
-        _decided(done, "settled: it failed", who, as_json=as_json)
-
-
-def _budget(
-    item: InboxItem, store: str | None, who: str, more: str | None, fail: str | None, *, once: bool
-) -> tuple[str, str]:
-    """Decide about a budget; return the wait and what was decided. Raises UsageError for an answer of another kind."""
-    from torpor.cli.render import verbs
-
-    wait = item.wait
-    if item.asks != "budget" or (more is None and fail is None and not once):
-        commands = "   or   ".join(command for command, _ in verbs(item))
-        raise UsageError(f"{wait} asks about {'a budget' if item.asks == 'budget' else item.what}", hint=commands)
-    if more is not None:
-        done = asked(store, lambda client: client.raise_budget(wait, more, by=who))
-        return done, f"settled: the limit is raised by {dollars(micros_of(more, '--raise'))}"
-    if fail is not None:
-        return asked(store, lambda client: client.refuse_budget(wait, fail, by=who)), "settled: no"
-    return asked(store, lambda client: client.allow_once(wait, by=who)), "settled: allowed this once"
-
-
-def _decided(wait: str, what: str, who: str, *, as_json: bool) -> None:
+def decided(wait: str, what: str, who: str, *, as_json: bool) -> None:
+    """Say what was decided, by whom."""
     answered({"wait": wait, "decision": what, "by": who}, lambda _: [f"{wait} {what}, by {who}"], as_json=as_json)

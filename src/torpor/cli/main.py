@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from torpor.cli import deciding, history, making, reading, schedules, tailing, working
+from torpor.cli import answering, deciding, history, making, reading, schedules, tailing, working
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -32,7 +32,10 @@ _EXAMPLES: dict[str, tuple[Callable[..., Any], str]] = {
     "signal": (deciding.signal, "torpor signal order-7Q3D paid '{\"eur\": 40}' --key payment-881"),
     "approve": (deciding.approve, "torpor approve w-7q3d-3"),
     "deny": (deciding.deny, 'torpor deny w-7q3d-3 "wrong order number"'),
-    "answer": (deciding.answer, 'torpor answer w-7q3d-5 --happened \'{"id": "re_81"}\''),
+    "answer": (
+        answering.answer,
+        'torpor answer w-7q3d-3 "the second one"   torpor answer w-7q3d-5 --happened \'{"id": "re_81"}\'',
+    ),
     "cancel": (deciding.cancel, "torpor cancel greet-7Q3D"),
     "retry": (history.retry, "torpor retry greet-7Q3D"),
     "fork": (history.fork, "torpor fork greet-7Q3D --at 12"),

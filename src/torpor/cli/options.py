@@ -73,17 +73,8 @@ def value_of(text: str | None, what: str) -> Any:
     """Return the value of a JSON text, of a file (`@input.json`) or of standard input (`-`). Raises UsageError."""
     if text is None:
         return None
-    source, content = what, text
-    if text == "-":
-        source, content = "standard input", sys.stdin.read()
-    elif text.startswith("@"):
-        source = text[1:]
-        try:
-            content = Path(source).read_text("utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise UsageError(
-                f"{source} cannot be read: {error}", hint="@FILE reads JSON from a file, - from a pipe"
-            ) from error
+    source = "standard input" if text == "-" else text[1:] if text.startswith("@") else what
+    content = text_of(text)
     try:
         return json.loads(content)
     except json.JSONDecodeError as error:
@@ -92,6 +83,19 @@ def value_of(text: str | None, what: str) -> Any:
         word = text == content and text[:1] not in {"{", "[", '"'}
         hint = f"a text needs its quotes: '{json.dumps(text)}'" if word else "compare its brackets, quotes and commas"
         raise UsageError(f"{source} is not JSON: {error.msg} at {place}: {shown}", hint=hint) from error
+
+
+def text_of(text: str) -> str:
+    """Return a text, that of a file (`@note.txt`), or of standard input (`-`). Raises UsageError."""
+    if text == "-":
+        return sys.stdin.read()
+    if not text.startswith("@"):
+        return text
+    try:
+        return Path(text[1:]).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        hint = "@FILE reads JSON from a file, - from a pipe"
+        raise UsageError(f"{text[1:]} cannot be read: {error}", hint=hint) from error
 
 
 _AFTER = re.compile(r"\+(\d+(?:\.\d+)?)([smhd])")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import shlex
 from typing import TYPE_CHECKING, Any
 
 from torpor.cli.screen import Column, Screen, clean
 from torpor.cli.spoken import moment, one_day, stamp
 from torpor.cli.strip import share, strip
+from torpor.core.wait import WaitKind
 from torpor.engine.queries.doctor import late_timers
 from torpor.engine.queries.people import why_of
 from torpor.engine.queries.spoken import duration, plural
@@ -133,7 +135,10 @@ def _item_word(item: InboxItem) -> str:
 def verbs(item: InboxItem) -> list[tuple[str, str]]:
     """Return the commands that decide a wait, each with what it means."""
     if item.asks == "approve":
-        return [(f"torpor approve {item.wait}", ""), (f'torpor deny {item.wait} "reason"', "")]
+        edit = [(f"torpor approve {item.wait} --edit", "or --set PATH=JSON")] if item.proposed is not None else []
+        return [(f"torpor approve {item.wait}", ""), *edit, (f'torpor deny {item.wait} "reason"', "")]
+    if item.asks == "answer":
+        return [(f"torpor answer {item.wait} {_example(item.content)}", "")]
     if item.asks == "budget":
         lacks = str(item.content.get("lacks", "")).lstrip("$").replace(",", "")
         return [
@@ -161,7 +166,16 @@ def verbs(item: InboxItem) -> list[tuple[str, str]]:
     ]
 
 
-_HIDDEN = frozenset({"digest", "due_at", "args", "more", "trouble"})
+def _example(content: Any) -> str:
+    """Return what an answer looks like, to be pasted: the first choice, or what kind of value it is."""
+    asked = content if isinstance(content, dict) else {}
+    if asked.get("choices"):
+        first = asked["choices"][0]
+        return shlex.quote(first if isinstance(first, str) else json.dumps(first, ensure_ascii=False))
+    return "TEXT" if asked.get("schema") is None else "'JSON'"
+
+
+_HIDDEN = frozenset({"digest", "due_at", "args", "more", "trouble", "editable"})
 
 
 def item_lines(screen: Screen, item: InboxItem, now: int) -> Iterator[str]:
@@ -238,6 +252,8 @@ def shown_lines(screen: Screen, run: RunShown, *, entries: int) -> Iterator[str]
         yield f"  emitted  {plural(run.parts, 'part')}: torpor tail {line.run}"
     if run.view is not None:
         yield from _field_lines("shows", run.view)
+    for late in run.too_late:
+        yield f"  too late {late.wait}  {clean(late.said)}, {duration(run.at - late.at)} ago; nothing was changed"
     if line.state == "completed":
         yield from _field_lines("result", "null" if run.result is None else run.result)
     yield ""
@@ -340,8 +356,12 @@ def _effects_table(screen: Screen, run: RunShown) -> Iterator[str]:
         yield screen.paint(f"  {len(run.effects) - len(shown)} earlier not shown", "dim")
 
 
+PEOPLE = frozenset(kind.word for kind in WaitKind if kind.for_person)
+"""The kinds of waits that only a person can end, as a line names them."""
+
+
 def _next_of(line: RunLine) -> Iterator[str]:
-    people = [wait for wait in line.waits if wait.kind in {"approval", "attention", "budget"}]
+    people = [wait for wait in line.waits if wait.kind in PEOPLE]
     messages = [wait for wait in line.waits if wait.kind == "message"]
     if people:
         yield f"next: torpor inbox {people[0].wait}"

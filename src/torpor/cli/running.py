@@ -16,6 +16,7 @@ from torpor.cli.driving import INTERRUPTED, Driver, log_to_stderr
 from torpor.cli.feed import Feed
 from torpor.cli.options import value_of
 from torpor.cli.screen import Screen
+from torpor.engine.answers import answer_of
 from torpor.engine.queries.people import why_of
 from torpor.errors import Conflict, NeedsPerson, NotFound, UsageError
 from torpor.runtime import check_input, load_app, opened
@@ -129,7 +130,7 @@ async def _ask_all(client: Client, run: str, wanted: Wanted, screen: Screen) -> 
     if line.shown != "needs you":
         return
     for wait in line.waits:
-        if wait.kind not in {"approval", "attention"}:
+        if wait.kind not in render.PEOPLE:
             continue
         try:
             item = await client.wait(wait.wait)
@@ -160,6 +161,9 @@ async def _ask(client: Client, item: InboxItem, wanted: Wanted, screen: Screen) 
     if item.asks == "budget":
         await _ask_for_money(client, item, wanted)
         return
+    if item.asks == "answer":
+        await _answer(client, item, wanted, screen)
+        return
     happened = "did it happen? [h]appened, " if item.asks == "settle" else ""
     question = f"{happened}[a]gain, [f]ailed, [l]eave it "
     said = (await _line(question)).lower()[:1]
@@ -183,6 +187,18 @@ async def _ask_for_money(client: Client, item: InboxItem, wanted: Wanted) -> Non
         await client.refuse_budget(item.wait, await _line("why? "), by=wanted.by)
     else:
         raise NeedsPerson(f"{item.run} needs a person: {item.what}", hint=f"torpor inbox {item.wait}")
+
+
+async def _answer(client: Client, item: InboxItem, wanted: Wanted, screen: Screen) -> None:
+    """Ask until the answer fits, or nothing is said."""
+    while said := await _line(f"{item.what} "):
+        try:
+            await client.answer(item.wait, value=answer_of(item.content, said), by=wanted.by)
+        except UsageError as refused:
+            screen.say(refused.message)
+        else:
+            return
+    raise NeedsPerson(f"{item.run} needs a person: {item.asks} {item.what}", hint=f"torpor inbox {item.wait}")
 
 
 async def _result(screen: Screen) -> Any:

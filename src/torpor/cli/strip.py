@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from torpor.cli.screen import Screen
-    from torpor.engine.queries.story import Stretch
+    from torpor.engine.queries.life import Stretch
 
 _NAMED_SECONDS = 60
 _PERSON = ("approve ", "settle ", "did ")

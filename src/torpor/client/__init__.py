@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from torpor.client.client import Client as Client
+from torpor.client.hearing import EventLine as EventLine
 from torpor.client.places import blobs_address as blobs_address
 from torpor.client.places import without_password as without_password
 from torpor.client.starting import Started as Started

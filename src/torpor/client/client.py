@@ -10,6 +10,7 @@ Nothing here is repeated by itself: after StoreUnavailable the caller decides, a
 from __future__ import annotations
 
 from torpor.client.awaiting import Awaiting
+from torpor.client.hearing import Hearing
 from torpor.client.history import History
 from torpor.client.reading import Reading
 from torpor.client.scheduling import Scheduling
@@ -19,7 +20,7 @@ from torpor.client.streaming import Streaming
 from torpor.client.waking import Waking
 
 
-class Client(Starting, Waking, Awaiting, Scheduling, Reading, Streaming, Spending, History):
+class Client(Starting, Waking, Hearing, Awaiting, Scheduling, Reading, Streaming, Spending, History):
     """Starts runs, wakes them, decides for them and reads about them. Any number of clients may share a store.
 
     A run is named by its public id (`greet-7Q3D`) or its letters alone, a wait by `w-7q3d-3`. Every method raises

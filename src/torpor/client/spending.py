@@ -12,6 +12,7 @@ from torpor.core.money import decimal_of, micros_of
 from torpor.core.wait import WaitKind
 from torpor.engine import budgets, rates
 from torpor.engine.decisions import Decision, decide, find_run
+from torpor.errors import Conflict
 from torpor.store.protocol import Lane
 
 if TYPE_CHECKING:
@@ -85,6 +86,8 @@ class Spending(Connected):
 
     async def _say(self, wait: str, content: dict[str, Any]) -> str:
         row = await self.store.transact(decide, Decision(wait, content, WaitKind.BUDGET))
+        if isinstance(row, Conflict):
+            raise row
         return wait_name(row.run_id, row.seq)
 
 

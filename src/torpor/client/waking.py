@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from torpor.client.connected import Connected
-from torpor.core.family import RESERVED
+from torpor.client.hearing import check_name
 from torpor.core.ids import wait_name
 from torpor.core.wait import INTERRUPT, WaitKind
 from torpor.engine import waits
@@ -16,6 +16,8 @@ from torpor.store import values
 from torpor.store.rows import Kept, NewSignal
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from torpor.core.commit import Blob
     from torpor.store.protocol import Tx
 
@@ -37,10 +39,11 @@ class Waking(Connected):
 
         Raises Conflict if the run has ended.
         """
-        if not 0 < len(name) <= 200 or "\0" in name:  # noqa: PLR2004 - said in the message
-            raise UsageError(f"a signal's name is a text of 1 to 200 letters without U+0000, not {name!r}")
-        if name.startswith(RESERVED):
-            raise UsageError(f"a signal's name {name!r} begins with {RESERVED}: such names are torpor's own")
+        check_name(name, what="a signal's name")
+        if sender is not None and "~" in sender:
+            raise UsageError(
+                f"a sender has no ~ in it, as {sender!r} has: torpor writes behind it where an answer goes"
+            )
         body, blob = put_aside(values.encode(value, path="value"))
         return await self.store.transact(_signal, run, NewSignal(0, name, body, key, sender), blob)
 
@@ -54,33 +57,58 @@ class Waking(Connected):
         kept = None if key is None else f"{INTERRUPT}:{key}"
         return await self.store.transact(_signal, run, NewSignal(0, INTERRUPT, body, kept, by or None), None)
 
-    async def approve(self, wait: str, *, by: str, note: str = "", digest: str | None = None) -> str:
+    async def approve(
+        self,
+        wait: str,
+        *,
+        by: str,
+        note: str = "",
+        digest: str | None = None,
+        edits: Mapping[str, Any] | None = None,
+    ) -> str:
         """Approve what a wait shows; with `digest` only if that is still what it shows. Returns the wait's id.
 
-        The first decision wins (G10): Conflict says who was first, or that it changed since the caller looked.
+        `edits` are JSON values by path (`to`, `items[0].amount`, empty for the whole): what runs is what was shown with
+        these in it, if the program allowed that and they fit its schema; UsageError names the path otherwise, and the wait
+        stays open. The first decision wins (G10): Conflict says who was first, or that it changed since the caller looked.
         """
-        return await self._decide(wait, {"approved": True, "by": by, "note": note}, WaitKind.APPROVAL, digest)
+        content = {"approved": True, "by": by, "note": note}
+        return await self._decide(Decision(wait, content, WaitKind.APPROVAL, digest=digest, edits=edits))
 
     async def deny(self, wait: str, *, by: str, note: str = "") -> str:
         """Deny what a wait shows. Raises as `approve`."""
-        return await self._decide(wait, {"approved": False, "by": by, "note": note}, WaitKind.APPROVAL)
+        return await self._decide(Decision(wait, {"approved": False, "by": by, "note": note}, WaitKind.APPROVAL))
 
     async def answer(
-        self, wait: str, *, by: str, happened: Any = _NOT_GIVEN, again: bool = False, fail: str | None = None
+        self,
+        wait: str,
+        *,
+        by: str,
+        value: Any = _NOT_GIVEN,
+        happened: Any = _NOT_GIVEN,
+        again: bool = False,
+        fail: str | None = None,
     ) -> str:
-        """Settle a trouble, with exactly one of three answers. Returns the wait's id; raises as `approve`.
+        """Answer a question with a `value`, or settle a trouble with one of three answers. Returns the wait's id.
+
+        A value that is none of the choices, or does not fit the schema, is refused with the path and what is allowed
+        (UsageError); the question stays open. Else it raises as `approve`.
 
         `happened`: the effect did happen, and this is what it gave back (None if nothing). `again`: do it again, or try
         the run again. `fail`: it failed, for this reason.
         """
         said = [not isinstance(happened, _NotGiven), again, fail is not None]
-        if sum(said) != 1:
-            raise UsageError("an answer is exactly one of: it happened, do it again, it failed")
+        if sum(said) + (not isinstance(value, _NotGiven)) != 1:
+            raise UsageError("an answer is exactly one of: a value, it happened, do it again, it failed")
+        if not any(said):
+            return await self._decide(Decision(wait, {"value": value, "by": by}, WaitKind.QUESTION))
         content: dict[str, Any] = {"happened": happened} if said[0] else {"again": True} if again else {"fail": fail}
-        return await self._decide(wait, {**content, "by": by}, WaitKind.ATTENTION)
+        return await self._decide(Decision(wait, {**content, "by": by}, WaitKind.ATTENTION))
 
-    async def _decide(self, wait: str, content: dict[str, Any], kind: WaitKind, digest: str | None = None) -> str:
-        row = await self.store.transact(decide, Decision(wait, content, kind, digest=digest))
+    async def _decide(self, decision: Decision) -> str:
+        row = await self.store.transact(decide, decision)
+        if isinstance(row, Conflict):
+            raise row
         return wait_name(row.run_id, row.seq)
 
 

@@ -37,6 +37,8 @@ class NewWait(NamedTuple):
     need: int = 0
     members: bytes | None = None
     """For children: how many of them must still end before the run is woken, and which they are (`core.family`)."""
+    matches: int | None = None
+    """Of a wait for an event: what its index looks for (`core.event`)."""
 
 
 class NewRow(NamedTuple):
@@ -85,6 +87,13 @@ class NewCompensation(NamedTuple):
     body: bytes
 
 
+class NewReply(NamedTuple):
+    """The answer to a client that asked this run something under a key."""
+
+    key: str
+    body: bytes
+
+
 class Blob(NamedTuple):
     """A large body, written before the commit that names it. `body` is packed."""
 
@@ -126,8 +135,11 @@ class Proposal:
     """Slots whose wait is over and needs no such care: timers, messages, retries, consumed decisions."""
     taken: Sequence[int] = ()
     """Numbers of the signals that these entries consume."""
+    looked: bool = False
+    """Whether these entries hold only if no signal came that was not `seen`: refused as `answered` otherwise."""
     rows: Sequence[NewRow] = ()
     messages: Sequence[NewMessage] = ()
+    replies: Sequence[NewReply] = ()
     blobs: Sequence[Blob] = ()
     stream: StreamWrite | None = None
     """What is to be written to the run's stream; refused, with everything, if somebody else wrote there."""
@@ -171,6 +183,8 @@ class Proposal:
             or self.compensations
             or self.dropped
             or self.messages
+            or self.replies
+            or self.looked
             or self.blobs
             or self.stream is not None
             or self.view is not None

@@ -17,7 +17,7 @@ Code diverged when it
 
 * asks for an effect whose name has an entry that was not asked for yet, with other arguments (before it starts);
 * is idle, and the next entry belongs to a call it did not make;
-* leaves an intent or an open wait behind that it did not ask for.
+* leaves an intent or an open wait behind that it did not ask for; a question for a person excepted, which is closed (G10).
 """
 
 from __future__ import annotations
@@ -57,6 +57,14 @@ class CallKind(StrEnum):
     COMPENSATION = "k"
     TURN = "z"
     """The end of one: its checkpoint's mark (core.checkpoint)."""
+    ASK = "q"
+    CALLBACK = "c"
+    EVENT = "n"
+    REPLY = "y"
+    REQUEST = "u"
+
+
+_QUESTIONS = frozenset({CallKind.APPROVAL, CallKind.ASK})
 
 
 class Call(NamedTuple):
@@ -233,6 +241,22 @@ class Replay:
         if not self.exhausted:
             return self._order[self._next]
         for record in self._records.values():
-            if not record.asked and not record.spare and (record.intents or record.wait is not None):
+            left = record.intents or record.wait is not None
+            if left and not (record.asked or record.spare or _only_asked(record)):
                 return record
         return None
+
+    def unasked_questions(self) -> list[int]:
+        """Return the entries of open questions for people that the code did not ask this time.
+
+        They had no consequence, so the code has not diverged: it asks something else, which needs an answer of its own.
+        """
+        return [
+            record.wait.seq
+            for record in self._records.values()
+            if record.wait is not None and not record.asked and _only_asked(record)
+        ]
+
+
+def _only_asked(record: Record) -> bool:
+    return kind_of(record.key) in _QUESTIONS and record.resolved is None

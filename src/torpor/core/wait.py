@@ -27,6 +27,9 @@ class WaitKind(IntEnum):
     APPROVAL = 3
     ATTENTION = 4
     RETRY = 5
+    QUESTION = 6
+    CALLBACK = 7
+    EVENT = 8
     CHILD = 9
     CHILDREN = 10
     RATE = 11
@@ -42,8 +45,20 @@ class WaitKind(IntEnum):
         """Whether only a person can end it."""
         return self in _FOR_PERSON
 
+    @property
+    def lasting(self) -> bool:
+        """Whether an entry of its own made it known, so that its row keeps its slot for as long as it is open."""
+        return self in _LASTING
 
-_FOR_PERSON = frozenset({WaitKind.APPROVAL, WaitKind.ATTENTION, WaitKind.BUDGET})
+    @property
+    def by_signal(self) -> bool:
+        """Whether a signal ends it: one in the run's inbox, under a name of the author's or a reserved one."""
+        return self in _BY_SIGNAL
+
+
+_FOR_PERSON = frozenset({WaitKind.APPROVAL, WaitKind.ATTENTION, WaitKind.QUESTION, WaitKind.BUDGET})
+_LASTING = _FOR_PERSON | {WaitKind.CALLBACK, WaitKind.EVENT}
+_BY_SIGNAL = frozenset({WaitKind.MESSAGE, WaitKind.CALLBACK, WaitKind.EVENT})
 
 
 class Trouble(IntEnum):
@@ -58,7 +73,8 @@ class Trouble(IntEnum):
 class Open(NamedTuple):
     """One open wait as the executor sees it, in the order it was opened.
 
-    `due_at` is a timer's moment or an approval's expiry; `answered_at` says when a person decided, if one did.
+    `due_at` is a timer's moment or the expiry of anything else; `answered_at` says when a person decided, if one did.
+    A signal must have this `name`, and be among those that `accepts` names if it names any; `title` is for people.
     """
 
     key: str
@@ -70,6 +86,8 @@ class Open(NamedTuple):
     slot: int = 0
     names: tuple[str, ...] = ()
     """The signals it needs, all of them: it is about children."""
+    title: str = ""
+    accepts: frozenset[int] | None = None
 
 
 class Signal(NamedTuple):
@@ -80,6 +98,15 @@ class Signal(NamedTuple):
     name: str
     body: bytes | None
     sender: str | None = None
+
+
+class TooLate(NamedTuple):
+    """A decision that came when somebody had been first: about the wait that entry `seq` opened, and what it said."""
+
+    run_id: int
+    seq: int
+    said: str
+    at: int = 0
 
 
 class Delivery(NamedTuple):
@@ -97,15 +124,16 @@ def next_delivery(waits: Sequence[Open], unread: Iterable[Signal], *, now: int) 
     """Return what is to be consumed next, or None: nothing is satisfied at `now`.
 
     The earliest wins; what arrived at the very moment a timer fell due beats the timer; of two equal waits for a name
-    the older one gets the older signal (G7). Never early by the store's clock (G8).
+    the older one gets the older signal (G7). Never early by the store's clock (G8). A signal that came for a wait with an
+    expiry beats it: whoever sent it was told that it counts.
     """
-    oldest: dict[str, Signal] = {}
+    named: dict[str, list[Signal]] = {}
     for signal in unread:
-        oldest.setdefault(signal.name, signal)
+        named.setdefault(signal.name, []).append(signal)
     best: Delivery | None = None
-    taken: set[str] = set()
+    taken: set[tuple[str, int]] = set()
     for wait in waits:
-        found = _satisfied(wait, oldest, taken, now)
+        found = _satisfied(wait, named, taken, now)
         if found is not None and (best is None or _rank(found) < _rank(best)):
             best = found
     return best
@@ -115,28 +143,29 @@ def _rank(delivery: Delivery) -> tuple[int, bool]:
     return delivery.at, delivery.signal is None and not delivery.decided
 
 
-def _satisfied(wait: Open, oldest: dict[str, Signal], taken: set[str], now: int) -> Delivery | None:
+def _satisfied(wait: Open, named: dict[str, list[Signal]], taken: set[tuple[str, int]], now: int) -> Delivery | None:
     if wait.answered_at is not None:
         return Delivery(wait, wait.answered_at, decided=True)
-    if wait.kind is WaitKind.MESSAGE:
-        signal = oldest.get(wait.name)
-        if signal is None or wait.name in taken:
-            return None
-        taken.add(wait.name)  # a younger wait for the same name must not take it from the older one
-        return Delivery(wait, signal.at, signal=signal)
+    if wait.kind.by_signal:
+        for signal in named.get(wait.name, ()):
+            place = (wait.name, 0 if wait.accepts is None else signal.seq)
+            if place not in taken and (wait.accepts is None or signal.seq in wait.accepts):
+                taken.add(place)  # a younger wait for the same name must not take it from the older one
+                return Delivery(wait, signal.at, signal=signal)
     if wait.names:
-        return _all_there(wait, oldest, taken)
+        return _all_there(wait, named, taken)
     if wait.due_at is not None and wait.due_at <= now:
         return Delivery(wait, wait.due_at)
     return None
 
 
-def _all_there(wait: Open, oldest: dict[str, Signal], taken: set[str]) -> Delivery | None:
+def _all_there(wait: Open, named: dict[str, list[Signal]], taken: set[tuple[str, int]]) -> Delivery | None:
     """Return what satisfies a wait for several signals: nothing before the last of them came."""
-    if not all(name in oldest and name not in taken for name in wait.names):
+    places = {(name, 0) for name in wait.names}
+    if places & taken or not all(name in named for name in wait.names):
         return None
-    taken.update(wait.names)
-    signals = tuple(oldest[name] for name in wait.names)
+    taken |= places
+    signals = tuple(named[name][0] for name in wait.names)
     last = max(signals, key=lambda signal: signal.seq)
     return Delivery(wait, last.at, signal=last, signals=signals)
 

@@ -24,13 +24,13 @@ from torpor.core.commit import broken_rule
 from torpor.core.journal import Kind
 from torpor.core.lease import LEASE_SECONDS, Fence, LostAnswer, after_lost_answer, fence
 from torpor.core.run import FOLLOWED, Flag, State
-from torpor.engine import budgets, streams
+from torpor.engine import budgets, events, streams
 from torpor.store.rows import Append, CompensationRow, Leave, RunChange, StateRow, WaitRow
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from torpor.core.commit import Proposal
+    from torpor.core.commit import NewWait, Proposal
     from torpor.core.stream import StreamRow
     from torpor.store.protocol import Tx
     from torpor.store.rows import Left
@@ -43,7 +43,7 @@ class Reply(NamedTuple):
     """What became of one proposal. `at` is the store's time of its entries.
 
     `refused` is None, or why nothing was written; `flags` and `state` are the run's afterwards. `answered`: nothing was
-    written because a person decided first; `early`: because a timer is not due by the store's clock. `n` is the counter of
+    written because somebody answered first; `early`: because a timer is not due by the store's clock. `n` is the counter of
     the run's stream if the proposal wrote to it.
     """
 
@@ -66,7 +66,10 @@ def commit(tx: Tx, proposals: Sequence[Proposal], *, lease_micros: int = LEASE_M
         hot = hot and proposal.hot
     if hot and proposals:
         return _commit_hot(tx, proposals, lease_micros)
-    answered = _answered_first(tx, [p for p in proposals if p.closes])
+    matches = {w.matches for p in proposals for w in p.waits if w.matches is not None}
+    if matches:
+        tx.lock_matches(sorted(matches))  # before any run: a wait that is registered now misses no event
+    answered = _answered_first(tx, [p for p in proposals if p.closes or p.looked or _registers(p)])
     early = {p.run_id for p in proposals if p.not_before and tx.now() < p.not_before}
     spoken = [p for p in proposals if p.stream is not None]
     known, behind = _streams(tx, proposals, spoken) if spoken else ({}, set[int]())
@@ -147,13 +150,18 @@ def _leave(p: Proposal) -> Leave:
 
 
 def _answered_first(tx: Tx, proposals: Sequence[Proposal]) -> set[int]:
-    """Return the runs whose proposal would close a wait that a person decided first (G10)."""
+    """Return the runs whose proposal would end a wait that somebody answered first (G7, G10)."""
     if not proposals:
         return set()
     ids = sorted(p.run_id for p in proposals)
-    tx.get_runs(ids, lock=True)
+    runs = tx.get_runs(ids, lock=True)
+    unseen = {p.run_id for p in proposals if p.looked and p.run_id in runs and runs[p.run_id].inbox > p.seen}
     decided = {(w.run_id, w.slot, w.seq) for w in tx.waits(ids) if w.answered_at is not None}
-    return {p.run_id for p in proposals if any((p.run_id, slot, seq) in decided for slot, seq in p.closes)}
+    return unseen | {p.run_id for p in proposals if any((p.run_id, slot, seq) in decided for slot, seq in p.closes)}
+
+
+def _registers(proposal: Proposal) -> bool:
+    return any(wait.matches is not None for wait in proposal.waits)
 
 
 def _streams(
@@ -172,15 +180,7 @@ def _carry(tx: Tx, winners: Sequence[Proposal], known: dict[int, StreamRow]) -> 
     states = [_checkpoint(p, now) for p in winners if p.state_body is not None]
     moved = [RunChange(p.run_id, program=p.program) for p in winners if p.program is not None]
     over = [(p.run_id, slot) for p in winners for slot in (*p.over, *(slot for slot, _ in p.closes))]
-    waits = [
-        WaitRow(
-            *(p.run_id, w.slot, p.head + w.seq if w.fresh else w.seq, w.kind, w.due_at, None, w.title, None),
-            need=w.need,
-            members=w.members,
-        )
-        for p in winners
-        for w in p.waits
-    ]
+    waits = [_wait_row(p, wait) for p in winners for wait in p.waits]
     taken = [(p.run_id, seq) for p in winners for seq in p.taken]
     rows = [(p.run_id, row) for p in winners for row in p.rows]
     messages = [(p.run_id, message) for p in winners for message in p.messages]
@@ -206,6 +206,11 @@ def _carry(tx: Tx, winners: Sequence[Proposal], known: dict[int, StreamRow]) -> 
     if messages:
         tx.add_messages(messages)
         tx.hint("outbox")
+    replies = [(p.run_id, reply) for p in winners for reply in p.replies]
+    if replies:
+        tx.put_replies(replies)
+        tx.hint("reply")
+    _register(tx, winners, waits)
     said = [(p.run_id, p.epoch, p.stream, p.view) for p in winners if p.stream is not None or p.view is not None]
     return streams.write(tx, said, known) if said else {}
 
@@ -231,6 +236,22 @@ def _keep_history(tx: Tx, winners: Sequence[Proposal]) -> None:
     crowded = [(p.run_id, p.keep + 1) for p in winners if p.state_body is not None and empties(p.turn, p.keep)]
     if crowded:
         tx.empty_checkpoints(crowded)
+
+
+def _wait_row(p: Proposal, wait: NewWait) -> WaitRow:
+    seq = p.head + wait.seq if wait.fresh else wait.seq
+    return WaitRow(p.run_id, wait.slot, seq, wait.kind, wait.due_at, None, wait.title, None)._replace(
+        need=wait.need, members=wait.members, matches=wait.matches
+    )
+
+
+def _register(tx: Tx, winners: Sequence[Proposal], waits: Sequence[WaitRow]) -> None:
+    """Let waits for events find those that were published before (G7)."""
+    proposals = {p.run_id: p for p in winners}
+    for row in waits:
+        if row.matches is not None:
+            p = proposals[row.run_id]
+            events.registered(tx, row, p.entries[row.seq - p.head - 1].body)
 
 
 def _checkpoint(p: Proposal, now: int) -> StateRow:

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any
 from torpor.core.ids import code, parse_run, parse_wait, run_name, wait_name
 from torpor.core.journal import RESOLVES, Kind
 from torpor.core.money import dollars
-from torpor.core.wait import WaitKind
-from torpor.engine import budgets, waits
+from torpor.core.wait import TooLate, WaitKind
+from torpor.engine import answers, budgets, waits
 from torpor.engine.large import read_whole
 from torpor.errors import Conflict, NotFound, UsageError
 from torpor.store import values
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from torpor.core.journal import Stored
     from torpor.store.protocol import Tx
     from torpor.store.rows import RunRow, WaitRow
@@ -56,20 +58,32 @@ def find_wait(tx: Tx, text: str) -> tuple[int, int]:
 class Decision:
     """What a person decided: which wait, and the body for it."""
 
-    def __init__(self, wait: str, content: dict[str, Any], kind: WaitKind, *, digest: str | None = None) -> None:
-        """Prepare a decision. With `digest` it holds only for what had that digest. Raises UnstorableValue."""
+    def __init__(
+        self,
+        wait: str,
+        content: dict[str, Any],
+        kind: WaitKind,
+        *,
+        digest: str | None = None,
+        edits: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Prepare a decision. With `digest` it holds only for what had that digest; `edits` change what was shown, by path.
+
+        Raises UnstorableValue.
+        """
         self.wait = wait
         self.kind = kind
         self.digest = digest
         self.content = content
+        self.edits = edits
         self.body = values.encode(content, path="answer")
 
 
-def decide(tx: Tx, decision: Decision) -> WaitRow:
-    """Make a decision durable, unless somebody was first.
+def decide(tx: Tx, decision: Decision) -> WaitRow | Conflict:
+    """Make a decision durable, unless somebody was first: then the attempt is kept for the record, and the error returned.
 
-    Raises NotFound, UsageError for a wait of another kind, and Conflict that says who was first and what they decided,
-    or that what was shown has changed.
+    That says who was first and what they decided. Raises NotFound, UsageError for a wait of another kind or for what is no
+    answer to it, Conflict if what was shown has changed.
     """
     run_id, seq = find_wait(tx, decision.wait)
     name = wait_name(run_id, seq)
@@ -81,13 +95,30 @@ def decide(tx: Tx, decision: Decision) -> WaitRow:
     if decision.digest is not None:
         _check_digest(tx, name, entry, decision.digest)
     try:
-        answered = waits.answer(tx, run_id, seq, decision.body, kinds=frozenset({decision.kind})).wait
+        body = _checked(tx, name, waits.open_wait(tx, run_id, seq), entry, decision)
+        answered = waits.answer(tx, run_id, seq, body, kinds=frozenset({decision.kind})).wait
     except (Conflict, NotFound) as refused:
-        raise who_was_first(tx, run_id, entry, refused) from None
+        first = who_was_first(tx, run_id, entry, refused)
+        if isinstance(first, NotFound):
+            raise first from None
+        tx.add_too_late(TooLate(run_id, seq, f"{verdict(decision.content)}{_quoted(decision.content)}"))
+        return first
     if decision.kind is WaitKind.BUDGET and "raise" in decision.content:
         about = values.plain(read_whole(tx, entry.body or b"null"))
         budgets.raise_limit(tx, int(about["budget"]), int(decision.content["raise"]))
     return answered
+
+
+def _checked(tx: Tx, name: str, wait: WaitRow, entry: Stored, decision: Decision) -> bytes:
+    """Return the body of a decision. Raises UsageError if it is no answer to what was asked, while it could still be one."""
+    if wait.kind is not decision.kind or wait.answered_at is not None or wait.over:
+        return decision.body  # refused anyway, with a better reason
+    if decision.kind is WaitKind.QUESTION:
+        answers.check_answer(name, read_whole(tx, entry.body or b"{}"), decision.content.get("value"))
+    elif decision.edits is not None:
+        shown = answers.edited(name, read_whole(tx, entry.body or b"{}"), decision.edits)
+        return values.joined(decision.body, edited=shown)
+    return decision.body
 
 
 def _check_digest(tx: Tx, name: str, entry: Stored, digest: str) -> None:
@@ -135,6 +166,8 @@ def verdict(said: dict[str, Any]) -> str:
         return f"{by} raised the limit by {dollars(int(said['raise']))} for"
     if said.get("once"):
         return f"{by} allowed it once, for"
+    if "value" in said:
+        return f"{by} answered"
     if "happened" in said:
         return f'{by} said "it happened" of'
     return f'{by} said "{"do it again" if said.get("again") else "it failed"}" of'

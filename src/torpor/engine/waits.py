@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from torpor.core import reply
 from torpor.core.run import Flag, State
 from torpor.core.wait import WaitKind, may_fire
 from torpor.engine import family, lines
 from torpor.engine.large import name_by
 from torpor.engine.sweeps import Swept
 from torpor.errors import Conflict, NotFound, UsageError
+from torpor.store import values
 from torpor.store.rows import Kept, NewSignal, RunChange
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from torpor.store.protocol import Tx
-    from torpor.store.rows import WaitRow
+    from torpor.store.rows import MessageRow, WaitRow
 
 SWEEP = 500
 
@@ -27,10 +29,11 @@ def signal(tx: Tx, signals: Sequence[NewSignal]) -> list[Kept]:
     A transaction of its own: it is committed with its one statement.
     """
     tx.alone()
-    return _keep(tx, signals)
+    return keep(tx, signals)
 
 
-def _keep(tx: Tx, signals: Sequence[NewSignal]) -> list[Kept]:
+def keep(tx: Tx, signals: Sequence[NewSignal]) -> list[Kept]:
+    """Do the same inside a transaction that does more. Runs are locked in order of number."""
     tx.hint("ready")
     for run_id in {s.run_id for s in signals}:
         tx.hint(f"run:{run_id}")
@@ -110,7 +113,7 @@ def deliver(tx: Tx, *, limit: int = SWEEP) -> Swept:
     """Take messages from the outbox to their runs, and start the children that were asked for.
 
     The message's key makes it arrive once, however often this is interrupted. One for a run that ended or never was is
-    dropped: its sender cannot be told any more.
+    dropped; a sender that waits for the answer is told.
     """
     messages = tx.outbox(limit=limit)
     if not messages:
@@ -121,7 +124,31 @@ def deliver(tx: Tx, *, limit: int = SWEEP) -> Swept:
         touched = {*(message.run_id for message in spawns), *(message.target for message in signals)}
         family.start_children(tx, spawns, tx.get_runs(sorted(touched), lock=True))
     if signals:
-        kept = _keep(tx, [NewSignal(m.target, m.name, m.body, m.key, f"run:{m.run_id}") for m in signals])
+        kept = _hand_over(tx, signals)
         name_by(tx, [(m.body, m.target) for m, one in zip(signals, kept, strict=True) if one is Kept.NEW])
     tx.drop_messages([message.id for message in messages])
     return Swept(len(messages), len(messages) >= limit)
+
+
+_NOT_KEPT = frozenset({Kept.FINAL, Kept.NO_RUN})
+
+
+def _sender(message: MessageRow) -> str:
+    """Return who sent a message, with the address of the answer if somebody waits for one."""
+    sender = f"run:{message.run_id}"
+    if not reply.is_request(message.key) or message.name.startswith("~"):
+        return sender
+    return reply.with_address(sender, reply.Address(message.run_id, message.key))
+
+
+def _hand_over(tx: Tx, signals: Sequence[MessageRow]) -> list[Kept]:
+    """Keep messages for their runs; a run that asked one that has ended, or never was, is told that nobody will answer."""
+    requests = [m for m in signals if reply.is_request(m.key) and not m.name.startswith("~")]
+    if requests:
+        tx.get_runs(sorted({run for m in signals for run in (m.target, m.run_id)}), lock=True)
+    kept = keep(tx, [NewSignal(m.target, m.name, m.body, m.key, _sender(m)) for m in signals])
+    for message, fate in zip(signals, kept, strict=True):
+        if message in requests and fate in _NOT_KEPT:
+            body = values.encode({"refused": "the run that was asked has ended, or there is none"})
+            keep(tx, [NewSignal(message.run_id, reply.signal_name(message.key), body, f"~refused:{message.key}")])
+    return kept

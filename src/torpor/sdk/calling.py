@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 from torpor.core.family import RESERVED
 from torpor.errors import UsageError
 from torpor.sdk.port import Request
+from torpor.sdk.steps import seconds_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from datetime import timedelta
 
     from torpor.core.rate import Rate
     from torpor.core.replay import CallKind
@@ -41,7 +43,7 @@ class Calling:
         self._port.unbegun[number] = what, name
         return number
 
-    async def _call(  # noqa: PLR0913 - what a request is made of
+    async def _call(  # noqa: PLR0913 - everything about a call
         self,
         number: int,
         kind: CallKind,
@@ -53,12 +55,40 @@ class Calling:
         expires_seconds: float | None = None,
         stubborn: bool = False,
         rate: Rate | None = None,
+        fits: object = None,
     ) -> Any:
+        self._port.unbegun.pop(number, None)
+        request = self._begin(
+            kind,
+            name,
+            values,
+            definition,
+            step_id,
+            expires_seconds=expires_seconds,
+            stubborn=stubborn,
+            rate=rate,
+            fits=fits,
+        )
+        return await self._result(request, stubborn=stubborn)
+
+    def _begin(  # noqa: PLR0913 - everything about a call
+        self,
+        kind: CallKind,
+        name: str,
+        values: dict[str, Any],
+        definition: Definition | None = None,
+        step_id: str = "",
+        *,
+        expires_seconds: float | None = None,
+        stubborn: bool = False,
+        rate: Rate | None = None,
+        fits: object = None,
+    ) -> Request:
+        """Make a call. Its result is for `_result`."""
         import asyncio
 
         port = self._port
         loop = port.loop
-        port.unbegun.pop(number, None)
         if loop.closing:
             self._refuse_if_closing()
         if asyncio._get_running_loop() is not loop:  # noqa: SLF001 - the same without the exception
@@ -68,14 +98,18 @@ class Calling:
             message = f"step_id={step_id!r}: # @ ~ are used in keys"
             raise UsageError(message)
         future = loop.future(stubborn=stubborn)
-        request = Request(kind, name, values, future, definition, step_id, expires_seconds, rate=rate)
+        request = Request(kind, name, values, future, definition, step_id, expires_seconds, rate=rate, fits=fits)
         port.ask(request)
+        return request
+
+    async def _result(self, request: Request, *, stubborn: bool = False) -> Any:
+        """Wait for the result of a call, and withdraw it if the code stops waiting."""
         try:
-            return await future
-        except asyncio.CancelledError:
-            if not stubborn and future.cancelled():
+            return await request.future
+        except BaseException:
+            if not stubborn and request.future.cancelled():
                 request.withdrawn = True
-                port.withdraw(request)
+                self._port.withdraw(request)
             raise
 
     def _refuse_if_closing(self) -> None:
@@ -93,3 +127,12 @@ def check_name(name: str, what: str) -> None:
     if name.startswith(RESERVED):
         message = f"{what} is {name!r}: what begins with {RESERVED} is torpor's own"
         raise UsageError(message)
+
+
+def expiry(expires: float | timedelta | None) -> float | None:
+    """Return after how many seconds a wait expires. Raises UsageError for a moment that is over or no duration."""
+    seconds = seconds_of(expires, "expires")
+    if seconds == 0:
+        message = f"expires={expires!r}: it would be over before anybody could answer"
+        raise UsageError(message, hint="expires=hours(1), or none")
+    return seconds

@@ -9,8 +9,10 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from torpor.clock import as_datetime
+from torpor.sdk.asking import Asking
 from torpor.sdk.children import Children
 from torpor.sdk.compensating import OnCancel
+from torpor.sdk.hearing import Hearing
 from torpor.sdk.speaking import Speaking
 from torpor.sdk.spending import Spending
 from torpor.sdk.waiting import Waiting
@@ -64,7 +66,7 @@ class Log:
         self._port.log("error", event, fields)
 
 
-class Context(Work, Waiting, Children, Speaking, Spending, OnCancel):
+class Context(Work, Waiting, Asking, Hearing, Children, Speaking, Spending, OnCancel):
     """The first argument of every flow."""
 
     __slots__ = ("log",)

@@ -34,7 +34,6 @@ import asyncio
 import math
 import sys
 from collections import deque
-from collections.abc import Coroutine
 from contextvars import Context, copy_context
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVarTuple, Unpack
@@ -64,7 +63,7 @@ from torpor.sdk.loop_refusals import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+    from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Sequence
 
 Ts = TypeVarTuple("Ts")
 
@@ -343,7 +342,7 @@ class FlowLoop(NoOutsideWorld):
         self, body: Generator[Any, None, T] | Coroutine[Any, Any, T], name: str | None, context: Context | None
     ) -> FlowTask[T]:
         kind: type = type(body)
-        if kind is not CoroutineType and not issubclass(kind, Coroutine):
+        if kind is not CoroutineType and not asyncio.iscoroutine(body):
             message = f"a coroutine was expected, got {body!r}"
             raise TypeError(message)
         if self._ended:

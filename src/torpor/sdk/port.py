@@ -33,6 +33,8 @@ class Request:
     timer: Timer | None = None
     rate: Rate | None = None
     withdrawn: bool = False
+    fits: object = None
+    """What a person's answer or edit must fit: a type, or a JSON schema."""
     key: str = field(default="", init=False)
 
 
@@ -60,6 +62,9 @@ class Port(Protocol):
 
     def show(self, value: object) -> None:
         """Overwrite what people see of the run now."""
+
+    def token(self, request: Request) -> str:
+        """Return the secret token of a callback that was asked for."""
 
     def now(self) -> int:
         """Return the store's time as this worker knows it, in microseconds."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from torpor.store.verbs.budgets import BudgetVerbs
 from torpor.store.verbs.cancels import CancelVerbs
+from torpor.store.verbs.events import EventVerbs
 from torpor.store.verbs.families import FamilyVerbs
 from torpor.store.verbs.history import HistoryVerbs, RetentionVerbs
 from torpor.store.verbs.hot import CommitVerbs, HotVerbs
@@ -52,6 +53,7 @@ class Tx(
     CommitVerbs,
     JournalVerbs,
     WaitVerbs,
+    EventVerbs,
     LeaseVerbs,
     FamilyVerbs,
     LineVerbs,

@@ -23,10 +23,7 @@ if TYPE_CHECKING:
 
 
 class ProgramRow(NamedTuple):
-    """A program as one store knows it: a name, a version *and* a tag, numbered, so that a run carries one small number.
-
-    `source` says where its code was registered from, `module:qualname`.
-    """
+    """A program as one store knows it: name, version *and* tag under one number. `source`: its code, `module:qualname`."""
 
     id: int
     name: str
@@ -130,6 +127,8 @@ class WaitRow(NamedTuple):
     """How many of its children must still end before it wakes the run (`core.family`)."""
     members: bytes | None = None
     """The children it is for."""
+    matches: int | None = None
+    """Of a wait for an event, when it is written: what its index looks for."""
 
 
 class WorkerRow(NamedTuple):

@@ -9,6 +9,7 @@ from torpor.core.ids import wait_name
 from torpor.core.money import micros_of
 from torpor.core.wait import WaitKind
 from torpor.engine.decisions import Decision, decide
+from torpor.errors import Conflict
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -46,7 +47,9 @@ class Funding(ABC):
         if more is not None:
             said = {"raise": micros_of(more, "more", positive=True)}
         run, seq = await self._place(what, WaitKind.BUDGET)
-        await self.store.transact(decide, Decision(wait_name(run, seq), {**said, "by": by}, WaitKind.BUDGET))
+        decided = await self.store.transact(decide, Decision(wait_name(run, seq), {**said, "by": by}, WaitKind.BUDGET))
+        if isinstance(decided, Conflict):
+            raise decided
 
 
 def limit_of(budget: Decimal | str | int | None) -> int | None:

@@ -16,11 +16,10 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Self
 
 from torpor.clock import SECOND, as_datetime
-from torpor.core.ids import parse_run, parse_wait, run_name
+from torpor.core.ids import parse_run, run_name
 from torpor.core.lease import Proof
 from torpor.core.run import State
-from torpor.core.wait import WaitKind
-from torpor.engine import budgets, deadlines, follow_ups, leases, lines, runs, schedules, waits
+from torpor.engine import budgets, deadlines, events, follow_ups, leases, lines, runs, schedules, waits
 from torpor.errors import NeedsPerson, NotFound, RunCancelled, RunFailed, UsageError
 from torpor.store import values
 from torpor.store.opening import open_store
@@ -28,7 +27,8 @@ from torpor.store.rows import Kept, NewSignal, RunFilter, RunRow
 from torpor.testing import showing
 from torpor.testing.clock import Clock, seconds_in
 from torpor.testing.crashes import every_crash
-from torpor.testing.funding import Funding, limit_of
+from torpor.testing.deciding import Deciding
+from torpor.testing.funding import limit_of
 from torpor.testing.mortal import Place, Plan, mortal_tasks
 from torpor.testing.run import Run
 from torpor.testing.worker import LabWorker
@@ -47,10 +47,9 @@ if TYPE_CHECKING:
     from torpor.worker.worker import Worker
 
 PATIENCE_SECONDS = 20.0
-_ANSWERABLE = frozenset({WaitKind.APPROVAL, WaitKind.ATTENTION})
 
 
-class Lab(Funding):
+class Lab(Deciding):
     """One app on one store. See the top of this file."""
 
     def __init__(
@@ -189,25 +188,6 @@ class Lab(Funding):
             raise NotFound(f"there is no run {run}")
         return kept[0] is Kept.NEW
 
-    async def approve(
-        self, what: Run | showing.Wait | str | None = None, *, by: str = "tester", note: str = ""
-    ) -> None:
-        """Approve the open approval of that title, wait or run; without `what` the only one there is.
-
-        Raises NotFound, and Conflict if somebody was first or it expired.
-        """
-        await self._decide(what, WaitKind.APPROVAL, {"approved": True, "by": by, "note": note})
-
-    async def deny(self, what: Run | showing.Wait | str | None = None, *, by: str = "tester", note: str = "") -> None:
-        """Deny it. As `approve`."""
-        await self._decide(what, WaitKind.APPROVAL, {"approved": False, "by": by, "note": note})
-
-    async def answer(self, what: Run | showing.Wait | str | None = None, *, by: str = "tester", **answer: Any) -> None:
-        """Answer a trouble: `happened=RESULT`, `again=True`, or `fail="why"`. As `approve`."""
-        if len(answer) != 1 or not set(answer) <= {"happened", "again", "fail"}:
-            raise UsageError(f"one of happened=, again=True, fail= is an answer, not {answer}")
-        await self._decide(what, WaitKind.ATTENTION, {**answer, "by": by})
-
     async def cancel(self, run: Run) -> None:
         """Ask a run to end as cancelled; it does at the next `settle`."""
         await self.store.transact(runs.cancel, run.number)
@@ -327,28 +307,6 @@ class Lab(Funding):
         found = {row.id: await asyncio.to_thread(self.store.prove_death, row) for row in rows if row.id != own}
         return {number: proof for number, proof in found.items() if proof is not Proof.NONE}
 
-    async def _decide(self, what: Run | showing.Wait | str | None, kind: WaitKind, answer: dict[str, Any]) -> None:
-        run, seq = await self._place(what, kind)
-        await self.store.transact(
-            waits.answer, run, seq, values.encode(answer, path="the answer"), kinds=frozenset({kind})
-        )
-
-    async def _place(self, what: Run | showing.Wait | str | None, kind: WaitKind) -> tuple[int, int]:
-        if isinstance(what, showing.Wait):
-            return parse_wait(what.name)
-        number = what.number if isinstance(what, Run) else None
-        title = what if isinstance(what, str) else None
-        found = await self.store.transact(lambda tx: tx.people_waits(limit=1000))
-        fitting = [
-            row
-            for row in found
-            if row.kind is kind and number in {None, row.run_id} and (title is None or row.title == title)
-        ]
-        if len(fitting) != 1:
-            titles = ", ".join(f"{row.title!r}" for row in found) or "nothing"
-            raise NotFound(f"{len(fitting)} open waits fit {what!s}; open: {titles}", hint="await lab.settle() first?")
-        return fitting[0].run_id, fitting[0].seq
-
     async def _row(self, run: Run) -> State:
         rows: dict[int, RunRow] = await self.store.transact(lambda tx: tx.get_runs([run.number]))
         if run.number not in rows:
@@ -376,6 +334,8 @@ def sweep(tx: Tx, dead: Mapping[int, Proof]) -> bool:
     deadlines.cancel_late(tx)
     lines.admit(tx)
     budgets.wake(tx)
+    while events.fan_out(tx).more:
+        pass
     leases.reap(tx, dead, quiet_until=0)
     tx.drop_workers(list(dead))
     going = tx.undelivered() or bool(tx.stirred_lines(limit=1) or tx.stirred_budgets(limit=1))

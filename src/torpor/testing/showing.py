@@ -37,7 +37,7 @@ class Wait:
     @property
     def for_person(self) -> bool:
         """Whether only a person can end it."""
-        return self.kind in {WaitKind.APPROVAL.word, WaitKind.ATTENTION.word, WaitKind.BUDGET.word}
+        return self.kind in {kind.word for kind in WaitKind if kind.for_person}
 
 
 @dataclass(frozen=True, slots=True)

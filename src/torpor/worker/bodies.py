@@ -53,7 +53,7 @@ class Secrets:
 class Bodies:
     """Encodes and decodes for one run, and collects the blobs that its next commit must carry."""
 
-    __slots__ = ("_blobs", "_secrets", "_types", "new")
+    __slots__ = ("_blobs", "_hidden", "_secrets", "_types", "new")
 
     def __init__(
         self, secrets: Secrets, blobs: Mapping[bytes, bytes], types: Callable[[str], type | None] | None = None
@@ -62,17 +62,28 @@ class Bodies:
         self._secrets = secrets
         self._blobs = dict(blobs)
         self._types = types
+        self._hidden: dict[bytes, bytes] = {}
         self.new: list[Blob] = []
+
+    def hide(self, secret: str, mark: str) -> None:
+        """Let a text of this run's own be stored nowhere: a mark stands in its place (G15)."""
+        self._hidden[secret.encode()] = mark.encode()
 
     def encode(self, value: Any, path: str) -> bytes:
         """Return a value's body. Raises UnstorableValue."""
         body = values.encode(value, path=path)
         if self._secrets._known:  # noqa: SLF001 - one check on the hot path instead of a call
             body = self._secrets.strike(body)
-        return body if len(body) <= BLOB_BYTES else self.put(body)
+        if len(body) <= BLOB_BYTES and not self._hidden:
+            return body
+        return self.put(body)
 
     def put(self, body: bytes) -> bytes:
-        """Return what stands in the place of a body: its blob's name if it is large."""
+        """Return a body as it is stored: without what is hidden, and with its blob's name in its place if it is large."""
+        for secret, mark in self._hidden.items():
+            body = body.replace(secret, mark)
+        if len(body) <= BLOB_BYTES:
+            return body
         name, blob = large.put_aside(body)
         if blob is not None and blob.digest not in self._blobs:
             self._blobs[blob.digest] = blob.body

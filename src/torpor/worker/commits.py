@@ -65,11 +65,11 @@ class Commits:
         """Put a message to another run into the next commit."""
         self.draft.messages = (*self.draft.messages, message)
 
-    def open_wait(self, kind: WaitKind, due_at: int | None, title: str) -> int:
-        """Put a person's wait into the next commit, opened by the entry recorded last; return its slot."""
+    def open_wait(self, kind: WaitKind, due_at: int | None, title: str, *, matches: int | None = None) -> int:
+        """Put a wait into the next commit, opened by the entry recorded last, and keep its slot; return that."""
         taken = {*self._executor.rows, *(wait.slot for wait in (*self.draft.waits, *self._sent.waits))}
         slot = next(n for n in range(len(taken) + 1) if n not in taken)
-        opened = NewWait(slot, len(self.draft.entries), kind, due_at, title[:TITLE_LETTERS])
+        opened = NewWait(slot, len(self.draft.entries), kind, due_at, title[:TITLE_LETTERS], matches=matches)
         self.draft.waits = (*self.draft.waits, opened)
         return slot
 
@@ -81,6 +81,9 @@ class Commits:
             self.draft.drop(place)
         elif row is None:
             self._unwanted.append(slot)
+        elif row.kind.by_signal:  # what came for it stays among the unread
+            self.draft.over = (*self.draft.over, slot)
+            self.record(Entry(Kind.NOTE, None, self._executor.bodies.encode({"note": "withdrawn"}, "note")))
         elif row.answered_at is None:
             self.draft.closes = (*self.draft.closes, (slot, row.seq))
             self.record(Entry(Kind.NOTE, None, self._executor.bodies.encode({"note": "withdrawn"}, "note")))
@@ -166,6 +169,8 @@ class Commits:
         proposal.undoing = executor.undoing
         if alone:
             proposal.transactional = True
+        if proposal.looked:
+            proposal.seen = executor.seen
         if self.last is not None:
             proposal.seen = self._seen
             self.last(proposal)  # what it adds belongs to this proposal, not to the draft
@@ -228,13 +233,19 @@ class Commits:
         self.withdraw_late()
 
     def _forget_expiry(self, sent: Draft) -> None:
-        """A person was first: if the draft says that their wait expired, that goes; the decision is consumed instead."""
+        """Somebody was first: if the draft says that their wait expired, that goes; what they said is consumed instead."""
         executor = self._executor
         wait = executor.progress.waiting.get(executor.consuming or "")
-        if wait is None or wait.kind is not WaitKind.APPROVAL:
+        asked = wait is not None and wait.kind in {WaitKind.APPROVAL, WaitKind.QUESTION}
+        if wait is None or not (asked or (wait.kind.by_signal and sent.looked)):
             return
-        place = next(n for n, e in enumerate(sent.entries, 1) if e.kind is Kind.CONSUMED and e.key == wait.key)
+        says = Kind.CONSUMED if asked else Kind.FAILURE
+        place = next((n for n, e in enumerate(sent.entries, 1) if e.kind is says and e.key == wait.key), None)
+        if place is None:
+            return
         sent.drop(place)
+        sent.looked = False
+        sent.over = [slot for slot in sent.over if slot != wait.slot]
         sent.closes = [(slot, seq) for slot, seq in sent.closes if slot != wait.slot]
         executor.consuming = None
 

@@ -34,9 +34,11 @@ def consume(executor: Executor) -> None:
     elif delivery.signal is not None:
         executor.unread.remove(delivery.signal)
         commits.draft.taken = (*commits.draft.taken, delivery.signal.seq)
-        commits.record(Entry(Kind.CONSUMED, wait.key, delivery.signal.body))
+        commits.record(progress.arrivals.consumed(wait, delivery.signal))
     elif wait.kind is WaitKind.TIMER:
         commits.draft.not_before = max(commits.draft.not_before, delivery.at)
         commits.record(Entry(Kind.CONSUMED, wait.key, None))
+    elif wait.kind.by_signal:
+        progress.arrivals.expired(wait, delivery.at)
     else:
         progress.questions.decided(wait, delivery)

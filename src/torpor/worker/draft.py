@@ -9,7 +9,7 @@ from torpor.core.journal import Entry, Kind
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from torpor.core.commit import NewCompensation, NewMessage, NewWait, Proposal
+    from torpor.core.commit import NewCompensation, NewMessage, NewReply, NewWait, Proposal
 
 TITLE_LETTERS = 300
 _RESULTS = frozenset({Kind.OUTCOME, Kind.FAILURE})
@@ -21,7 +21,19 @@ class Draft:
     Most drafts are one entry, so everything else is an empty tuple until it is used.
     """
 
-    __slots__ = ("closes", "compensations", "dropped", "entries", "messages", "not_before", "over", "taken", "waits")
+    __slots__ = (
+        "closes",
+        "compensations",
+        "dropped",
+        "entries",
+        "looked",
+        "messages",
+        "not_before",
+        "over",
+        "replies",
+        "taken",
+        "waits",
+    )
 
     def __init__(self, entries: list[Entry] | None = None) -> None:
         """Begin with entries, or with none."""
@@ -33,7 +45,9 @@ class Draft:
         self.messages: Sequence[NewMessage] = ()
         self.compensations: Sequence[NewCompensation] = ()
         self.dropped: Sequence[str] = ()
+        self.replies: Sequence[NewReply] = ()
         self.not_before = 0
+        self.looked = False
 
     @property
     def only_entries(self) -> bool:
@@ -47,6 +61,8 @@ class Draft:
             or self.compensations
             or self.dropped
             or self.not_before
+            or self.replies
+            or self.looked
         )
 
     def into(self, proposal: Proposal) -> None:
@@ -54,6 +70,7 @@ class Draft:
         proposal.waits, proposal.closes, proposal.over = self.waits, self.closes, self.over
         proposal.taken, proposal.messages, proposal.not_before = self.taken, self.messages, self.not_before
         proposal.compensations, proposal.dropped = self.compensations, self.dropped
+        proposal.replies, proposal.looked = self.replies, self.looked
 
     def before(self, later: Draft) -> Draft:
         """Return both in one; waits name their entry by its place, so those of the later one move along."""
@@ -66,7 +83,9 @@ class Draft:
         both.messages = (*self.messages, *later.messages)
         both.compensations = (*self.compensations, *later.compensations)
         both.dropped = (*self.dropped, *later.dropped)
+        both.replies = (*self.replies, *later.replies)
         both.not_before = max(self.not_before, later.not_before)
+        both.looked = self.looked or later.looked
         return both
 
     def drop(self, place: int) -> None:
@@ -86,4 +105,5 @@ class Draft:
         """Return what must be kept of calls that ended, when nothing else may go on."""
         results = Draft([e for e in self.entries if e.kind in _RESULTS and e.key is not None])
         results.messages = [message for message in self.messages if not message.kind.spawns]  # theirs are among them
+        results.looked = self.looked
         return results

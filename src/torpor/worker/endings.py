@@ -146,9 +146,9 @@ def suspend(executor: Executor, waits: list[Open], titles: list[str], due_at: in
 
 def _write_waits(executor: Executor, proposal: Proposal, waits: list[Open], titles: list[str]) -> None:
     """Write the waits that no entry of their own made known; slots of those that are over are used again."""
-    kept = {row.slot for row in executor.rows.values() if row.kind.for_person} | {w.slot for w in proposal.waits}
+    kept = {row.slot for row in executor.rows.values() if row.kind.lasting} | {w.slot for w in proposal.waits}
     kept -= set(proposal.over)
-    fresh = [(wait, title) for wait, title in zip(waits, titles, strict=True) if not wait.kind.for_person]
+    fresh = [(wait, title) for wait, title in zip(waits, titles, strict=True) if not wait.kind.lasting]
     free = [slot for slot in range(len(kept) + len(fresh)) if slot not in kept][: len(fresh)]
     place, here = len(proposal.entries), {signal.name for signal in executor.unread}
     written = [_new_wait(slot, place, wait, title, here) for slot, (wait, title) in zip(free, fresh, strict=True)]

@@ -42,10 +42,10 @@ def serve(tx: Tx, flows: Mapping[str, Flow], tags: Sequence[str], alive: frozens
     return found
 
 
-def enrol(tx: Tx, name: str, life: str, numbers: list[int]) -> tuple[int, int]:
-    """Write a worker's row; return its number and the store's time."""
+def enrol(tx: Tx, name: str, life: str, numbers: list[int]) -> tuple[int, int, str]:
+    """Write a worker's row; return its number, the store's time, and the key with which tokens are made."""
     row = NewWorker(name, host_identity(), os.getpid(), life, json.dumps(numbers))
-    return tx.put_worker(row), tx.now()
+    return tx.put_worker(row), tx.now(), tx.get_meta("token_key") or ""
 
 
 async def make_known(store: Store, declared: Mapping[str, tuple[Flow, Schedule]], log: Any) -> None:

@@ -17,6 +17,7 @@ from torpor.core.wait import Open, WaitKind
 from torpor.errors import NotDone, RateLimited, TorporError, UnstorableValue
 from torpor.worker import undoing
 from torpor.worker.acting import Effects, context_of, key_of, safety_of
+from torpor.worker.arrivals import Arrivals
 from torpor.worker.bodies import spread_of
 from torpor.worker.call import Call, Stage
 from torpor.worker.calls import described
@@ -46,6 +47,7 @@ class Progress:
         self.questions = Questions(executor, self)
         self.children = Children(executor, self)
         self.spending = Spending(executor, self)
+        self.arrivals = Arrivals(executor, self)
         self.waiting: dict[str, Open] = {}
         self.pending: list[Call] = []
         self.attempts: dict[str, int] = {}
@@ -80,6 +82,9 @@ class Progress:
         rows = self._executor.rows
         found = []
         for wait in self.waiting.values():
+            if wait.kind is WaitKind.EVENT:
+                found.append(wait._replace(accepts=self.arrivals.accepts(wait)))
+                continue
             row = rows.get(wait.slot) if wait.kind.for_person else None
             known = wait if row is None else wait._replace(answered_at=row.answered_at, answer=row.answer)
             found.append(known)
@@ -89,12 +94,16 @@ class Progress:
         """Return what a wait is for, in the words people see."""
         if wait.names:
             return self.children.title_of(wait)
+        if wait.title:
+            return f"{wait.kind.word} {wait.title}" if wait.kind.lasting else wait.title
         if wait.kind is WaitKind.MESSAGE:
             return f"message {wait.name}"
         if wait.kind is WaitKind.RATE:
             return f"rate {wait.name}"
         if wait.kind is WaitKind.BUDGET:
             return f"budget {wait.name}"
+        if wait.kind is WaitKind.QUESTION:
+            return f"answer {wait.name}"
         if wait.kind is WaitKind.RETRY:
             attempt = self.attempts.get(wait.key, 0)
             return f"retry {attempt or ''} of {shown(wait.key)}".replace("  ", " ")
@@ -121,7 +130,7 @@ class Progress:
                 self.waiting[request.key] = Open(request.key, WaitKind.TIMER, due_at=request.timer.due_at)
             case CallKind.MESSAGE:
                 self.waiting[request.key] = Open(request.key, WaitKind.MESSAGE, request.name)
-            case CallKind.APPROVAL:
+            case CallKind.APPROVAL | CallKind.ASK:
                 self.questions.begin(request, record)
             case CallKind.SPAWN | CallKind.JOIN:
                 self.children.begin(request, record)
@@ -129,6 +138,8 @@ class Progress:
                 self.spending.begin(request, record)
             case CallKind.COMPENSATION:
                 undoing.register(self._executor, request)
+            case CallKind.CALLBACK | CallKind.EVENT | CallKind.REQUEST | CallKind.REPLY:
+                self.arrivals.begin(request, record)
             case CallKind.SEND:
                 self._send(request)
 
@@ -288,7 +299,7 @@ class Progress:
     def withdrawn(self, request: Request) -> None:
         """Take back a call the code no longer waits for. An effect past its gate is not among them: it is waited for."""
         wait = self.waiting.pop(request.key, None)
-        if wait is not None and wait.kind.for_person:
+        if wait is not None and wait.kind.lasting:
             self.questions.withdrawn(wait)
         call = self.steps.pop(request.key, None)
         if call is not None and call.running is not None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from torpor.core.replay import Record
     from torpor.core.run import State
     from torpor.core.stream import PartKind
-    from torpor.core.wait import Delivery, Open, Signal, WaitKind
+    from torpor.core.wait import Open, Signal, WaitKind
     from torpor.engine.cancels import ToUndo
     from torpor.engine.commit import Reply
     from torpor.engine.family import Joinable
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from torpor.sdk.app import Flow
     from torpor.sdk.loop import FlowLoop
     from torpor.sdk.port import Request
-    from torpor.sdk.steps import Answer, Definition
+    from torpor.sdk.steps import Definition
     from torpor.store.protocol import Store
     from torpor.store.rows import RunRow, WaitRow
     from torpor.worker.bodies import Bodies, Secrets
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from torpor.worker.calls import Calls
     from torpor.worker.committer import Committer
     from torpor.worker.draft import Draft
+    from torpor.worker.parts import Arrivals, Children, Effects, Questions, Spending
     from torpor.worker.standing import Standing
     from torpor.worker.streams import Streams
     from torpor.worker.voice import Voice
@@ -49,45 +50,6 @@ class Turn(Protocol):
     open: dict[str, Request]
     notes: list[Entry]
     unbegun: dict[int, tuple[str, str]]
-
-
-class Effects(Protocol):
-    """The effects of a turn, to who asks `verify` for them or interrupts."""
-
-    going: dict[str, Call]
-
-    def record_intent(self, request: Request, attempt: int) -> None:
-        """Gather an intent."""
-
-    def verified(self, call: Call, answer: Answer, why: str, error: BaseException | None) -> None:
-        """Take what `verify` said."""
-
-
-class Questions(Protocol):
-    """The questions of a turn, to the effects, which ask some of their own, and to who consumes what satisfies waits."""
-
-    def asked_before(self, request: Request, seq: int) -> Open:
-        """Return the open wait of a question that was asked before."""
-
-    def decided(self, wait: Open, delivery: Delivery) -> None:
-        """Turn a person's decision, or an expiry, into entries."""
-
-
-class Children(Protocol):
-    """The children of a turn, to who consumes news of them."""
-
-    def consume(self, delivery: Delivery) -> None:
-        """Turn news of children into entries."""
-
-
-class Spending(Protocol):
-    """The calls of a turn about budgets and rates, to the questions and to who consumes."""
-
-    def look_again(self) -> None:
-        """Ask again for money that was short, if the run was woken since it asked."""
-
-    def decided(self, wait: Open, delivery: Delivery) -> None:
-        """Come to one's place in a rate bucket, or take what a person said about money."""
 
 
 class Progress(Protocol):
@@ -125,6 +87,10 @@ class Progress(Protocol):
     @property
     def questions(self) -> Questions:
         """The questions among them."""
+
+    @property
+    def arrivals(self) -> Arrivals:
+        """Callbacks, events and requests among them."""
 
     def begin(self, request: Request, record: Record | None) -> None:
         """Put a call where the journal says it was, or begin it."""
@@ -182,8 +148,8 @@ class Commits(Protocol):
     def message(self, message: NewMessage) -> None:
         """Put a message to another run into the next commit."""
 
-    def open_wait(self, kind: WaitKind, due_at: int | None, title: str) -> int:
-        """Put a person's wait into the next commit; return its slot."""
+    def open_wait(self, kind: WaitKind, due_at: int | None, title: str, *, matches: int | None = None) -> int:
+        """Put a wait that keeps its slot into the next commit; return that."""
 
     def withdraw(self, slot: int) -> None:
         """Take a person's wait back."""
@@ -336,6 +302,7 @@ class Worker(Protocol):
 
     number: int
     name: str
+    token_key: str
     loop: asyncio.AbstractEventLoop
     store: Store
     log: Any
@@ -380,16 +347,12 @@ class Worker(Protocol):
 
 
 __all__ = [
-    "Children",
     "Commits",
-    "Effects",
     "Executor",
     "Gate",
     "Linger",
     "Outside",
     "Progress",
-    "Questions",
-    "Spending",
     "Stream",
     "Turn",
     "Worker",

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from torpor.clock import as_datetime
 from torpor.core.journal import Entry, Kind, Stored
 from torpor.core.replay import Call, CallKind, Record, Replay, shown
+from torpor.core.token import token
 from torpor.errors import BudgetExceeded, Diverged, Interrupted, StepFailed, StoreError
 from torpor.sdk.flow import begin, rows_of
 from torpor.sdk.loop import FlowLoop
@@ -69,6 +69,9 @@ class Turn:
 
     def ask(self, request: Request) -> None:
         """Take a call: know its key, and begin it unless the journal is still answering."""
+        if request.kind in _SHOWN:  # as it is now, whatever the code does to its objects afterwards (G10)
+            body = values.encode(request.values, path=f"what {request.name} shows")
+            request.values = self._bodies.decode(body)
         content = request.values
         named = content and content != _NO_ARGUMENTS
         digest = values.digest(content, path=f"the arguments of {request.name}") if named else b""
@@ -122,6 +125,12 @@ class Turn:
         if self._shown is not None:
             commits.stream.show(self._shown)
             self._shown = None
+
+    def token(self, request: Request) -> str:
+        """Return a callback's token: computed, the same in every replay, and stored nowhere."""
+        text = token(self._executor.progress.arrivals.named(request), self._worker.token_key)
+        self._bodies.hide(text, f"[token of {request.name}]")
+        return text
 
     def now(self) -> int:
         """Return the store's time as the worker knows it."""
@@ -183,6 +192,12 @@ class Turn:
             self.diverged = self._divergence(left, asked=self._asked_instead())
         if self.diverged is not None:
             return
+        self._go_live()
+
+    def _go_live(self) -> None:
+        """Begin what the journal does not answer, and close what the code does not ask for any more."""
+        for seq in self._replay.unasked_questions():
+            self._executor.progress.questions.forget(seq)
         self.replaying = False
         self._speak()
         for request in list(self.open.values()):
@@ -251,9 +266,6 @@ class Turn:
             request.future.set_exception(failed)
         elif request.kind is CallKind.JOIN:
             request.future.set_result(children.settled(request, value))
-        elif request.kind is CallKind.APPROVAL:
-            value["at"] = as_datetime(value["at"]) if value.get("at") is not None else None
-            request.future.set_result(value)
         else:
             request.future.set_result(value)
 
@@ -279,6 +291,7 @@ def _spare(record: Record | None) -> bool:
     return record is not None and record.spare
 
 
+_SHOWN = frozenset({CallKind.APPROVAL, CallKind.ASK})
 _FAMILY = frozenset({CallKind.SPAWN, CallKind.JOIN})
 _NO_ARGUMENTS: dict[str, Any] = {"args": []}
 _TOLD_LETTERS = 120

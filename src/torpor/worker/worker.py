@@ -143,7 +143,9 @@ class Worker:
         alive = await asyncio.to_thread(self._alive)
         self._served = await self.store.transact(serve, self.flows, self._tags, alive)
         await make_known(self.store, self.schedules, self.log)
-        self.number, now = await self.store.transact(enrol, self.name, self.life.name, list(self._served))
+        self.number, now, self.token_key = await self.store.transact(
+            enrol, self.name, self.life.name, list(self._served)
+        )
         self.saw_time(now)
         listener: Listener = self.store.listen(self._hint)
         watch, seconds = LoopWatch(self.executors.values), self.lease_seconds

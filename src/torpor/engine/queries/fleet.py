@@ -157,7 +157,7 @@ def run_lines(tx: Tx, runs: Sequence[RunRow], *, gone: frozenset[int] = frozense
         waits.setdefault(wait.run_id, []).append(wait)
     heads = {run.id: leases[run.id].head if run.id in leases else run.head for run in runs}
     places = [(run_id, head) for run_id, head in heads.items() if head]
-    places += [(w.run_id, w.seq) for rows in waits.values() for w in rows if w.kind.for_person]
+    places += [(w.run_id, w.seq) for rows in waits.values() for w in rows if w.kind.lasting]
     parents = tx.get_runs(sorted({run.parent for run in runs if run.parent is not None}))
     open_runs = any(not run.state.final for run in runs)
     reading = _Reading(
@@ -331,6 +331,10 @@ def asked(wait: WaitRow, entry: Stored | None) -> str:
         return f"approve {first_line(wait.title)}"
     if wait.kind is WaitKind.BUDGET:
         return f"budget {first_line(wait.title)}"
+    if wait.kind is WaitKind.QUESTION:
+        return f"answer {first_line(wait.title)}"
+    if wait.kind in {WaitKind.CALLBACK, WaitKind.EVENT}:
+        return f"{wait.kind.word} {first_line(wait.title)}"
     if wait.kind is WaitKind.ATTENTION and entry is not None and entry.key is not None:
         return f"settle {shown(entry.key)}"
     if wait.kind is WaitKind.CHILDREN:

@@ -15,7 +15,7 @@ from torpor.errors import NotFound
 from torpor.store import values
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from torpor.core.journal import Stored
     from torpor.store.protocol import Tx
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class InboxItem:
-    """An open wait for a person. `asks` is settle, approve, budget or trouble.
+    """An open wait for a person. `asks` is settle, approve, answer, budget or trouble.
 
-    `digest` binds an approval to `content` (G10).
+    `digest` binds an approval or an answer to `content` (G10).
     """
 
     wait: str
@@ -38,6 +38,8 @@ class InboxItem:
     digest: str
     content: Any
     """The whole content of the entry that opened it, as people see it."""
+    proposed: Any = None
+    """What an approval shows, if it may be edited: ints with every digit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +93,16 @@ def _items(tx: Tx, rows: Sequence[WaitRow]) -> list[InboxItem]:
                 row.due_at,
                 str(content.get("digest", "")),
                 content,
+                _proposed(content, entry, packed),
             )
         )
     return found
+
+
+def _proposed(content: Any, entry: Stored | None, packed: Mapping[bytes, bytes]) -> Any:
+    if not (isinstance(content, dict) and content.get("editable")) or entry is None or entry.body is None:
+        return None
+    return values.exact(legible(entry.body, packed)).get("show")
 
 
 def _asks(row: WaitRow, entry: Stored | None) -> str:
@@ -101,11 +110,13 @@ def _asks(row: WaitRow, entry: Stored | None) -> str:
         return "approve"
     if row.kind is WaitKind.BUDGET:
         return "budget"
+    if row.kind is WaitKind.QUESTION:
+        return "answer"
     return "settle" if entry is not None and entry.key is not None else "trouble"
 
 
 def _what(row: WaitRow, entry: Stored | None, content: dict[str, Any]) -> str:
-    if row.kind in {WaitKind.APPROVAL, WaitKind.BUDGET}:
+    if row.kind in {WaitKind.APPROVAL, WaitKind.QUESTION, WaitKind.BUDGET}:
         return first_line(row.title)
     if entry is None or entry.key is None:
         return first_line(row.title)

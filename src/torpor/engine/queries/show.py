@@ -6,21 +6,26 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from torpor.core.family import RESERVED
+from torpor.core.ids import wait_name
 from torpor.core.journal import Kind
+from torpor.core.reply import sender_of
 from torpor.core.run import State
 from torpor.engine.decisions import find_run
 from torpor.engine.large import legible, named_blobs
 from torpor.engine.queries.fleet import RunLine, run_lines
 from torpor.engine.queries.history import History, history
 from torpor.engine.queries.kin import Family, family
-from torpor.engine.queries.story import EffectLine, StoryLine, Stretch, tell
+from torpor.engine.queries.story import EffectLine, StoryLine, tell
 from torpor.store import values
 
 if TYPE_CHECKING:
+    from torpor.engine.queries.life import Stretch
     from torpor.store.protocol import Tx
 
 READ = 2_000
 """So many of the newest entries are read."""
+TOLD = 100
+"""So many decisions that came too late are told of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +36,15 @@ class Unread:
     name: str
     value: Any
     sender: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class TooLateLine:
+    """A decision that changed nothing: about which wait, what it said, when."""
+
+    wait: str
+    said: str
+    at: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +63,8 @@ class RunShown:
     """The last checkpoint, as people see it; the input while there is none."""
     result: Any
     unread: list[Unread]
+    too_late: list[TooLateLine]
+    """Decisions that came when somebody had been first."""
     history: History
     family: Family | None = None
     view: Any = None
@@ -86,7 +102,8 @@ def show(tx: Tx, run: str, *, gone: frozenset[int] = frozenset(), read: int = RE
         story.life,
         values.plain(legible(state.body, packed)),
         result,
-        [Unread(s.at, s.name, values.plain(legible(s.body or b"null", packed)), s.sender) for s in signals],
+        [Unread(s.at, s.name, values.plain(legible(s.body or b"null", packed)), sender_of(s.sender)) for s in signals],
+        [TooLateLine(wait_name(row.id, late.seq), late.said, late.at) for late in tx.too_late(row.id, limit=TOLD)],
         history(tx, row),
         family(tx, row, line.parent),
         None if view is None else values.plain(view.body),

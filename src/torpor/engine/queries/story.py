@@ -15,6 +15,7 @@ from torpor.core.replay import CallKind, kind_of, name_of, shown
 from torpor.engine.decisions import verdict
 from torpor.engine.large import legible
 from torpor.engine.queries.fleet import failure, first_line
+from torpor.engine.queries.life import Stretch, life_of
 from torpor.engine.queries.people import arguments
 from torpor.engine.queries.spoken import duration
 from torpor.store import values
@@ -27,8 +28,16 @@ if TYPE_CHECKING:
 
 GIVEN_BACK = ("drained", "yielded")
 """How a note begins with which a worker gave a run back of its own will."""
-_TOLD = ("approve ", "settle ", "budget ")
+_TOLD = ("approve ", "settle ", "answer ", "callback ", "event ", "budget ")
 _SLEEPS = "sleeps "
+_ASKED = {
+    CallKind.APPROVAL: "approve ",
+    CallKind.ASK: "answer ",
+    CallKind.CALLBACK: "callback ",
+    CallKind.EVENT: "event ",
+    CallKind.REQUEST: "",
+}
+"""Calls whose wait an entry of their own opens, and how people read it."""
 
 
 @dataclass(slots=True)
@@ -64,17 +73,6 @@ class EffectLine:
 
 
 @dataclass(slots=True)
-class Stretch:
-    """A part of a run's life: `awake` under one lease, or `asleep` for a reason; `takeover` if a worker was lost before."""
-
-    state: str
-    began_at: int
-    ended_at: int
-    why: str = ""
-    takeover: bool = False
-
-
-@dataclass(slots=True)
 class Story:
     """What the newest entries tell."""
 
@@ -102,7 +100,7 @@ def tell(
         teller.hear(entry)
     if run.state.final and entries:
         teller.close(entries[-1].at)
-    teller.story.life = _life(run, entries, teller.slept, now)
+    teller.story.life = life_of(run, entries, teller.slept, now)
     return teller.story
 
 
@@ -245,8 +243,8 @@ class _Teller:
             return  # the retry's own line names the calls
         if kind is CallKind.EFFECT:
             self._hear_effect(entry, key)
-        elif kind is CallKind.APPROVAL:
-            self._hear_approval(entry, key)
+        elif kind in _ASKED:
+            self._hear_wait(entry, key, kind)
         elif kind is CallKind.BUDGET and (entry.kind is Kind.WAIT or key in self._lines):
             self._hear_budget(entry, key)
         elif entry.kind is Kind.NOTE:
@@ -263,8 +261,10 @@ class _Teller:
             drops = name_of(key) == "drop_on_cancel"
             told = "a compensation" if drops else f"{name_of(key)} if it is cancelled"
             self._say(entry, told, "taken back" if drops else "registered", ended_at=entry.at)
-        elif kind is CallKind.SEND:
-            self._say(entry, f"message {name_of(key)} to another run", "sent", ended_at=entry.at)
+        elif kind in {CallKind.SEND, CallKind.REPLY}:
+            sent = f"message {name_of(key)} to another run"
+            what = sent if kind is CallKind.SEND else f"answer to message {name_of(key)}"
+            self._say(entry, what, "sent", ended_at=entry.at)
         elif entry.kind is Kind.FAILURE:
             self._say(entry, f"{shown(key)} {self._error(entry)}", "failed", ended_at=entry.at)
         else:
@@ -289,6 +289,31 @@ class _Teller:
                 entry, f"{shown(key).partition('#')[0]} {_brief(body)}", "recorded", ended_at=entry.at, quiet=True
             )
 
+    def _hear_wait(self, entry: Stored, key: str, kind: CallKind) -> None:
+        """A wait that an entry of its own opened: what for, and how it ended."""
+        if kind is CallKind.APPROVAL:
+            self._hear_approval(entry, key)
+            return
+        body = self._body(entry)
+        fields = body if isinstance(body, dict) else {}
+        if entry.kind is Kind.WAIT:
+            if key in self._lines:
+                self._lines[key].ended_at, self._lines[key].outcome = (
+                    entry.at,
+                    str(fields.get("refused") or "asked again"),
+                )
+            open_as = "asked" if kind is CallKind.ASK else "open"
+            self._lines[key] = self._say(entry, f"{_ASKED[kind]}{fields.get('title', '')}", open_as)
+            return
+        line = self._lines.get(key) or self._say(entry, shown(key), "")
+        line.ended_at = entry.at
+        if entry.kind is Kind.FAILURE or fields.get("expired") is True:
+            line.outcome = "expired" if fields.get("kind", "Expired") == "Expired" else _error(fields)
+        elif kind is CallKind.ASK:
+            line.outcome = f"{fields.get('by') or 'somebody'}: {_brief(fields.get('value'))}"
+        else:
+            line.outcome = "received"
+
     def _hear_approval(self, entry: Stored, key: str) -> None:
         body = self._body(entry)
         if entry.kind is Kind.WAIT:
@@ -299,6 +324,7 @@ class _Teller:
             line.ended_at = entry.at
             by, note = body.get("by") or "somebody", body.get("note")
             said = "approved by" if body.get("approved") else "denied by"
+            said = "edited and approved by" if body.get("edited") else said
             line.outcome = "expired" if body.get("expired") else f"{said} {by}{f': {note}' if note else ''}"
 
     def _hear_budget(self, entry: Stored, key: str) -> None:
@@ -367,29 +393,3 @@ def _brief(value: Any) -> str:
     from orjson import dumps
 
     return "" if value is None else dumps(value).decode()
-
-
-def _life(run: RunRow, entries: Sequence[Stored], slept: Mapping[int, str], now: int) -> list[Stretch]:
-    """Return awake and asleep parts. A stretch's own beginning is not recorded, so it begins where the sleep ended."""
-    if not entries:
-        return []
-    life: list[Stretch] = []
-    began = run.created_at if entries[0].seq == 1 else entries[0].at
-    takeover = False
-    for entry, following in zip(entries, [*entries[1:], None], strict=True):
-        lost = (
-            following is not None
-            and following.epoch != entry.epoch
-            and not (entry.kind is Kind.NOTE and entry.key is None)
-        )
-        if entry.seq in slept:
-            life.append(Stretch("awake", began, entry.at, takeover=takeover))
-            began, takeover = following.at if following is not None else now, False
-            life.append(Stretch("asleep", entry.at, began, slept[entry.seq]))
-        elif lost:
-            life.append(Stretch("awake", began, entry.at, takeover=takeover))
-            began, takeover = entry.at, True
-    last = entries[-1]
-    if last.seq not in slept:
-        life.append(Stretch("awake", began, last.at if run.state.final else now, takeover=takeover))
-    return life

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from torpor.store.postgres.budgets import BudgetVerbs
+from torpor.store.postgres.events import EventVerbs
 from torpor.store.postgres.families import FamilyVerbs
 from torpor.store.postgres.history import HistoryVerbs
 from torpor.store.postgres.journal import JournalVerbs
@@ -30,6 +31,7 @@ class PostgresTx(
     RunVerbs,
     JournalVerbs,
     WaitVerbs,
+    EventVerbs,
     LeaseVerbs,
     FamilyVerbs,
     LineVerbs,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from torpor.core.commit import MessageKind
-from torpor.core.wait import Signal, WaitKind
+from torpor.core.wait import Signal, TooLate, WaitKind
 from torpor.store import texts
 from torpor.store.postgres import hot
 from torpor.store.postgres.arrays import ByteaArray, TextArray, longs
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from torpor.store.rows import NewSignal
 
 _WAIT_COLUMNS = "run_id, slot, seq, kind, due_at, answered_at, title, answer, over, need, members"
-_PUT_WAITS = f"""INSERT INTO waits ({_WAIT_COLUMNS}) SELECT * FROM unnest(%(runs)s::bigint[], %(slots)s::int[],
+_PUT_WAITS = f"""INSERT INTO waits ({_WAIT_COLUMNS}, matches) SELECT * FROM unnest(%(runs)s::bigint[], %(slots)s::int[],
     %(seqs)s::int[], %(kinds)s::smallint[], %(dues)s::bigint[], %(answereds)s::bigint[], %(titles)s::text[],
     %(answers)s::bytea[], %(overs)s::smallint[], %(needs)s::int[],
-    %(members)s::bytea[]) ORDER BY 1, 2
+    %(members)s::bytea[], %(matches)s::bigint[]) ORDER BY 1, 2
     ON CONFLICT (run_id, slot) DO UPDATE SET seq = excluded.seq, kind = excluded.kind, due_at = excluded.due_at,
     answered_at = excluded.answered_at, title = excluded.title, answer = excluded.answer, over = excluded.over,
-    need = excluded.need, members = excluded.members"""
+    need = excluded.need, members = excluded.members, matches = excluded.matches"""
 _LOCKED_SLOTS = """WITH k AS MATERIALIZED (SELECT w.run_id, w.{n} FROM {table} w JOIN unnest(%(runs)s::bigint[],
     %(ns)s::int[]) AS b(run_id, n) ON w.run_id = b.run_id AND w.{n} = b.n ORDER BY w.run_id, w.{n} FOR UPDATE OF w)"""
 _END_WAITS = f"""{_LOCKED_SLOTS.format(n="slot", table="waits")}
@@ -54,7 +54,7 @@ _OUTBOX = """SELECT id, run_id, target, name, key, body, kind, detail FROM outbo
 
 
 def _wait_row(row: Sequence[Any]) -> WaitRow:
-    return WaitRow._make((*row[:3], WaitKind(row[3]), *row[4:8], bool(row[8]), *row[9:]))
+    return WaitRow._make((*row[:3], WaitKind(row[3]), *row[4:8], bool(row[8]), *row[9:], None))
 
 
 class WaitVerbs(Begun):
@@ -75,6 +75,7 @@ class WaitVerbs(Begun):
             overs=longs([w.over for w in waits]),
             needs=longs([w.need for w in waits]),
             members=ByteaArray([w.members for w in waits]),
+            matches=longs([w.matches for w in waits]),
         )
 
     def end_waits(self, slots: Sequence[tuple[int, int]]) -> None:
@@ -97,6 +98,23 @@ class WaitVerbs(Begun):
     def answer_wait(self, run: int, slot: int, seq: int, answer: bytes) -> bool:
         """Write a decision unless there is one."""
         return bool(self._ask(_ANSWER_WAIT, now=self.now(), answer=answer, run=run, slot=slot, seq=seq))
+
+    def add_too_late(self, late: TooLate) -> None:
+        """Keep a decision that came too late."""
+        self._tell(
+            "INSERT INTO too_late (run_id, seq, at, said) VALUES (%(run)s, %(seq)s, %(now)s, %(said)s)",
+            run=late.run_id,
+            seq=late.seq,
+            now=self.now(),
+            said=texts.title(late.said),
+        )
+
+    def too_late(self, run: int, *, limit: int) -> list[TooLate]:
+        """Return a run's decisions that came too late."""
+        statement = (
+            "SELECT run_id, seq, said, at FROM too_late WHERE run_id = %(run)s ORDER BY at, ctid LIMIT %(limit)s"
+        )
+        return [TooLate(*row) for row in self._ask(statement, run=run, limit=limit)]
 
     def add_signals(self, signals: Sequence[NewSignal], *, wake: bool = True) -> list[Kept]:
         """Keep signals, count up and wake, in one statement (G7).

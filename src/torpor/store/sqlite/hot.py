@@ -64,7 +64,7 @@ def entry_row(row: Sequence[Any]) -> Stored:
 
 def wait_row(row: Sequence[Any]) -> WaitRow:
     """Return a wait from its columns."""
-    return WaitRow._make((*row[:3], WaitKind(row[3]), *row[4:8], bool(row[8]), *row[9:]))
+    return WaitRow._make((*row[:3], WaitKind(row[3]), *row[4:8], bool(row[8]), *row[9:], None))
 
 
 def claim(db: sqlite3.Connection, wanted: Claim, now: int) -> list[Claimed]:

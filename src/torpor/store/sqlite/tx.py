@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from torpor.store.sqlite.budgets import BudgetVerbs
+from torpor.store.sqlite.events import EventVerbs
 from torpor.store.sqlite.families import FamilyVerbs
 from torpor.store.sqlite.history import HistoryVerbs
 from torpor.store.sqlite.journal import JournalVerbs
@@ -19,6 +20,7 @@ class SqliteTx(
     RunVerbs,
     JournalVerbs,
     WaitVerbs,
+    EventVerbs,
     LeaseVerbs,
     FamilyVerbs,
     LineVerbs,

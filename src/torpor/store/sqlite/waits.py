@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from torpor.core.commit import MessageKind
 from torpor.core.run import State
-from torpor.core.wait import Signal
+from torpor.core.wait import Signal, TooLate
 from torpor.store import texts
 from torpor.store.rows import Kept, MessageRow
 from torpor.store.sqlite.begun import Begun
@@ -26,7 +26,7 @@ class WaitVerbs(Begun):
     def put_waits(self, waits: Sequence[WaitRow]) -> None:
         """Write waits into their slots."""
         self._db.executemany(
-            f"INSERT OR REPLACE INTO waits ({WAIT_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            f"INSERT OR REPLACE INTO waits ({WAIT_COLUMNS}, matches) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             [(*row[:6], texts.title(row.title), row.answer, int(row.over), *row[9:]) for row in waits],
         )
 
@@ -61,6 +61,18 @@ class WaitVerbs(Begun):
             (self.now(), answer, run, slot, seq),
         )
         return cursor.rowcount == 1
+
+    def add_too_late(self, late: TooLate) -> None:
+        """Keep a decision that came too late."""
+        given = (late.run_id, late.seq, self.now(), texts.title(late.said))
+        self._db.execute("INSERT INTO too_late (run_id, seq, at, said) VALUES (?, ?, ?, ?)", given)
+
+    def too_late(self, run: int, *, limit: int) -> list[TooLate]:
+        """Return a run's decisions that came too late."""
+        rows = self._db.execute(
+            "SELECT run_id, seq, said, at FROM too_late WHERE run_id = ? ORDER BY at, rowid LIMIT ?", (run, limit)
+        )
+        return [TooLate(*row) for row in rows]
 
     def add_signals(self, signals: Sequence[NewSignal], *, wake: bool = True) -> list[Kept]:
         """Keep signals and wake their runs."""

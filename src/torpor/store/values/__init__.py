@@ -1,7 +1,8 @@
 """What a program's values become in a store, and how they come back as they were (G14).
 
     encode(value)  -> bytes      decode(bytes) -> the same value, of the same type
-    plain(bytes)   -> what people and other languages see
+    plain(bytes)   -> what people and other languages see      exact(bytes) -> the same, ints with every digit
+    edited(bytes, ...) -> the same value with what a person changed
     digest(value)  -> 8 bytes    digest_of(bytes) -> the same 8 bytes, without the classes
 
 The promise: what is read equals what was written *and has the same type*, or writing is refused with
@@ -32,8 +33,21 @@ Parse it as JSON and `encode` the result; then `decode(body, hint=annotation)` g
 from __future__ import annotations
 
 from torpor.store.values.digests import digest, digest_of
+from torpor.store.values.editing import edited, joined
 from torpor.store.values.reading import MISFIT, decode
-from torpor.store.values.showing import plain, rows_in
+from torpor.store.values.showing import exact, plain, rows_in
 from torpor.store.values.writing import MAX_DEPTH, encode
 
-__all__ = ["MAX_DEPTH", "MISFIT", "decode", "digest", "digest_of", "encode", "plain", "rows_in"]
+__all__ = [
+    "MAX_DEPTH",
+    "MISFIT",
+    "decode",
+    "digest",
+    "digest_of",
+    "edited",
+    "encode",
+    "exact",
+    "joined",
+    "plain",
+    "rows_in",
+]

@@ -47,15 +47,31 @@ def rows_in(body: bytes) -> dict[str, int]:
     return {str(name): int(count) for name, count in found.items()}
 
 
+def exact(body: bytes) -> Json:
+    """The same with every digit of every int: to be checked, or edited, by a program."""
+    return exact_part(parse(body))
+
+
+def exact_part(node: Json) -> Json:
+    """The same of a part that was parsed already."""
+    if type(node) is dict and node.get(TAG) == "int":
+        return int(node["v"], 16)
+    return _shown(node, exact_part)
+
+
 def _show(node: Json) -> Json:
+    return _shown(node, _show)
+
+
+def _shown(node: Json, again: Show) -> Json:
     if type(node) is list:
-        return [_show(part) for part in node]
+        return [again(part) for part in node]
     if type(node) is not dict:
         return node
     show = _SHOWN.get(node[TAG]) if type(node.get(TAG)) is str else None
     if show is not None:
         try:
-            return show(node, _show)
+            return show(node, again)
         except UNREADABLE:
             return node  # not as torpor writes it: better shown as it stands than not at all
-    return {key: _show(item) for key, item in node.items()}
+    return {key: again(item) for key, item in node.items()}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from torpor.core.wait import Signal
+    from torpor.core.wait import Signal, TooLate
     from torpor.store.rows import Kept, MessageRow, NewSignal, WaitRow
 
 
@@ -22,6 +22,12 @@ class WaitVerbs(Protocol):
 
     def answer_wait(self, run: int, slot: int, seq: int, answer: bytes) -> bool:
         """Write a decision unless there is one (G10). False: somebody was first, or the wait is over."""
+
+    def add_too_late(self, late: TooLate) -> None:
+        """Keep a decision that came too late, for the record."""
+
+    def too_late(self, run: int, *, limit: int) -> list[TooLate]:
+        """Return a run's decisions that came too late, oldest first."""
 
     def add_signals(self, signals: Sequence[NewSignal], *, wake: bool = True) -> list[Kept]:
         """Keep signals, count each run's `inbox` up and make waiting runs ready; say of each signal what became of it.
