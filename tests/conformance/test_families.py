@@ -8,6 +8,7 @@ from tests.conformance.world import away, populate
 from torpor.core.commit import Blob, MessageKind, NewMessage
 from torpor.core.run import Flag, State
 from torpor.core.wait import WaitKind
+from torpor.store.protocol import Lane
 from torpor.store.rows import FollowUp, Kept, Left, MessageRow, NewRun, NewSignal, RunChange, WaitRow
 
 if TYPE_CHECKING:
@@ -45,6 +46,16 @@ def test_what_is_not_delivered_is_seen(store: Store) -> None:
     assert do(lambda tx: tx.undelivered())
     do(lambda tx: tx.drop_messages([message.id for message in tx.outbox(limit=9)]))
     assert not do(lambda tx: tx.undelivered())
+
+
+def test_a_backlog_is_counted(store: Store) -> None:
+    """Messages and follow-ups, each no further than asked for; it can be asked beside the work."""
+    do = store.transact_now
+    assert do(lambda tx: tx.backlog(most=9)) == (0, 0)
+    do(lambda tx: tx.add_follow_ups([9, 8, 7]))
+    do(lambda tx: tx.add_messages([(1, NewMessage(2, "go", "k", b"1"))]))
+    assert do(lambda tx: tx.backlog(most=9), lane=Lane.READ) == (1, 3)
+    assert do(lambda tx: tx.backlog(most=2)) == (1, 2)
 
 
 def test_spent_keys_are_known(store: Store) -> None:

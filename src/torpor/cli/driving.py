@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import signal
 import sys
 from typing import TYPE_CHECKING, Any
 
+from torpor import clock
+from torpor.cli.documents import iso
 from torpor.cli.spoken import moment
 from torpor.client import Client
 from torpor.engine.queries.spoken import plural
@@ -105,7 +108,23 @@ async def last_words(client: Client, driver: Driver, feed: Feed) -> str:
     return ". ".join([standing, *effects]) + "."
 
 
-def log_to_stderr(level: int) -> None:
-    """Show torpor's log lines, an author's `ctx.log` among them, on standard error."""
+def log_to_stderr(level: int, *, as_json: bool = False) -> None:
+    """Show torpor's log lines, an author's `ctx.log` among them, on standard error; as JSON lines for machines."""
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
     logging.getLogger("torpor").setLevel(level)
+    if as_json:
+        for shown in logging.getLogger().handlers:
+            shown.setFormatter(JsonLines())
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object a line: `at` (UTC), `level`, `logger`, `event`, and what else the line carries."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        fields = dict(getattr(record, "fields", None) or {"event": record.getMessage()})
+        if record.exc_info:
+            fields["exception"] = self.formatException(record.exc_info)
+        at = iso(round(record.created * clock.SECOND))
+        told = {"at": at, "level": record.levelname.lower(), "logger": record.name, **fields}
+        return json.dumps(told, ensure_ascii=False, default=str)

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import sys
+from enum import StrEnum
 from typing import Annotated
 
 import typer
 
 from torpor.cli.options import By, Json, Store, decider, store_url, value_of
 from torpor.errors import UsageError
+
+
+class LogFormat(StrEnum):
+    """How log lines are written."""
+
+    TEXT = "text"
+    JSON = "json"
+
 
 File = Annotated[
     str, typer.Argument(metavar="APP.py", help="A file or a module; APP.py:app names one of several Apps.")
@@ -34,6 +43,12 @@ def worker(  # noqa: PLR0913, PLR0917 - what a worker can be told
     program: Annotated[
         list[str] | None, typer.Option("--program", show_default=False, help="Only this program. Repeatable. [all]")
     ] = None,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option("--metrics-port", min=0, max=65535, show_default=False, help="Prometheus: /metrics here. [none]"),
+    ] = None,
+    metrics_host: Annotated[str, typer.Option("--metrics-host", help="Where they are listened for.")] = "127.0.0.1",
+    log_format: Annotated[LogFormat, typer.Option("--log-format", help="Lines on standard error.")] = LogFormat.TEXT,
 ) -> None:
     """Work on an app's runs until told to stop.
 
@@ -55,6 +70,9 @@ def worker(  # noqa: PLR0913, PLR0917 - what a worker can be told
         "tags": tag or (),
         "only_tags": only_tags,
         "programs": program or (),
+        "metrics_port": metrics_port,
+        "metrics_host": metrics_host,
+        "log_format": log_format.value,
     }
     code = asyncio.run(serve(app, store_url(store), options))
     if code:

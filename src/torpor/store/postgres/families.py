@@ -58,6 +58,15 @@ class FamilyVerbs(Begun):
         """Remove follow-ups."""
         self._tell("DELETE FROM follow_ups WHERE run_id = ANY(%(ids)s::bigint[])", ids=longs(ids))
 
+    def backlog(self, *, most: int) -> tuple[int, int]:
+        """Count what was not seen to."""
+        rows = self._ask(
+            "SELECT (SELECT count(*) FROM (SELECT 1 FROM outbox LIMIT %(most)s) o),"
+            " (SELECT count(*) FROM (SELECT 1 FROM follow_ups LIMIT %(most)s) f)",
+            most=most,
+        )
+        return int(rows[0][0]), int(rows[0][1])
+
     def undelivered(self) -> bool:
         """Whether there are messages or follow-ups; no lock is asked for, so none is skipped."""
         return bool(self._ask(_UNDELIVERED)[0][0])

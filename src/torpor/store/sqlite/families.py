@@ -49,6 +49,12 @@ class FamilyVerbs(Begun):
         """Remove follow-ups."""
         self._db.executemany("DELETE FROM follow_ups WHERE run_id = ?", [(n,) for n in ids])
 
+    def backlog(self, *, most: int) -> tuple[int, int]:
+        """Count what was not seen to."""
+        (messages,) = self._db.execute("SELECT count(*) FROM (SELECT 1 FROM outbox LIMIT ?)", (most,)).fetchone()
+        (notes,) = self._db.execute("SELECT count(*) FROM (SELECT 1 FROM follow_ups LIMIT ?)", (most,)).fetchone()
+        return messages, notes
+
     def undelivered(self) -> bool:
         """Whether there are messages or follow-ups."""
         return bool(self._db.execute(_UNDELIVERED).fetchone()[0])

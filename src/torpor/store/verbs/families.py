@@ -26,6 +26,9 @@ class FamilyVerbs(Protocol):
     def drop_follow_ups(self, ids: Sequence[int]) -> None:
         """Say that nothing is left to be done for these runs. Under each run's lock."""
 
+    def backlog(self, *, most: int) -> tuple[int, int]:
+        """Count messages and follow-ups that were not seen to, each at most `most`, without locking any."""
+
     def undelivered(self) -> bool:
         """Whether there are messages or follow-ups, those that somebody works on at this moment included.
 
