@@ -176,6 +176,7 @@ def test_postgres_walks_no_large_table(on_server: Place, monkeypatch: pytest.Mon
     calls.append(lambda tx: tx.append([add(leases[3])], lease_micros=LEASE))
     calls.append(lambda tx: tx.leave([away(leases[1])]))
     calls.append(lambda tx: tx.open_runs([world.program], after=0, limit=5))
+    calls.append(lambda tx: tx.whole_checkpoints(world.runs[0], limit=5))
     plans: list[tuple[str, str]] = []
     ask = Exchange.ask
 

@@ -97,11 +97,12 @@ def test_a_retry_survives_a_kill_at_every_place(store: Store, moment: Moment) ->
         async def drive(lab: Lab, run: Any) -> None:
             TROUBLE.add("second")
             await lab.settle()
-            TROUBLE.clear()
             for effect in await lab.effects(run):
                 if effect.state == "unknown":
                     await lab.answer(run, happened="second")
                     await lab.settle()
+            assert await lab.state(run) == "failed"
+            TROUBLE.clear()
             await Client(lab.store).retry(run.name, by="ana")
             await lab.settle()
             for effect in await lab.effects(run):

@@ -18,11 +18,10 @@ if TYPE_CHECKING:
 _KEEP_INPUTS = """INSERT INTO journal (run_id, seq, at, epoch, kind, key, body)
     SELECT i.run_id, 0, s.at, 0, 3, i.key, s.body FROM unnest(%(runs)s::bigint[], %(keys)s::text[]) AS i(run_id, key),
     LATERAL (SELECT * FROM states s WHERE s.run_id = i.run_id AND s.seq = 0 OFFSET 0) s ON CONFLICT DO NOTHING"""
-_EMPTY = """UPDATE journal j SET body = NULL FROM (
-        SELECT k.run_id, w.seq FROM unnest(%(runs)s::bigint[], %(keeps)s::int[]) AS k(run_id, keep), LATERAL (
-            SELECT seq FROM journal w WHERE w.run_id = k.run_id AND w.kind = 3 AND w.body IS NOT NULL AND w.seq > 0
-            ORDER BY w.seq DESC OFFSET k.keep) w) o
-    WHERE j.run_id = o.run_id AND j.seq = o.seq"""
+_EMPTY = """UPDATE journal SET body = NULL WHERE ctid = ANY(ARRAY(
+    SELECT w.ctid FROM unnest(%(runs)s::bigint[], %(keeps)s::int[]) AS k(run_id, keep), LATERAL (
+        SELECT j.ctid FROM journal j WHERE j.run_id = k.run_id AND j.kind = 3 AND j.body IS NOT NULL AND j.seq > 0
+        ORDER BY j.seq DESC OFFSET k.keep) w))"""
 _ADD_ENTRIES = """INSERT INTO journal (run_id, seq, at, epoch, kind, key, body)
     SELECT %(run)s, * FROM unnest(%(seqs)s::int[], %(ats)s::bigint[], %(epochs)s::int[], %(kinds)s::smallint[],
     %(keys)s::text[], %(bodies)s::bytea[])"""
