@@ -20,6 +20,7 @@ TABLES = (
     *("follow_ups",),
     *("streams", "parts", "views"),
     *("schedules", "slots"),
+    *("events", "event_matches", "replies", "too_late"),
     *("lines", "places", "deadlines", "cancels", "compensations"),
     *("budgets", "holds", "shorts", "buckets"),
     *("forks", "cut_rows", "prunes", "retention"),
