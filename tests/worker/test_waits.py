@@ -14,7 +14,7 @@ from torpor import App, Context, NeedsPerson, UsageError
 from torpor.core.run import State
 from torpor.engine import waits
 from torpor.testing import Place
-from torpor.testing.lab import sweep as lab_sweep
+from torpor.testing.sweeping import sweep as lab_sweep
 
 if TYPE_CHECKING:
     from tests.stores import Moment

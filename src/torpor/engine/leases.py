@@ -110,7 +110,7 @@ def _freed(run: RunRow, lease: Lease, now: int) -> RunChange:
 
 def coming(tx: Tx, programs: Sequence[int]) -> tuple[bool, int | None]:
     """Whether a run of these programs is ready, or news is on its way that may make one ready; when the next falls due."""
-    on_its_way = tx.undelivered()  # first: what a delivery starts is there as soon as its message is gone
+    on_its_way = tx.undelivered()
     ready = tx.list_runs(RunFilter([State.READY], list(programs), limit=1))
     return bool(ready) or on_its_way, tx.next_due()
 

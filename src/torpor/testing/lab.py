@@ -16,14 +16,15 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Self
 
 from torpor.clock import SECOND, as_datetime
-from torpor.core.ids import parse_run, run_name
+from torpor.core.ids import parse_run
 from torpor.core.lease import Proof
 from torpor.core.run import State
-from torpor.engine import budgets, deadlines, events, follow_ups, leases, lines, runs, schedules, waits
+from torpor.engine import runs, waits
 from torpor.errors import NeedsPerson, NotFound, RunCancelled, RunFailed, UsageError
 from torpor.store import values
 from torpor.store.opening import open_store
-from torpor.store.rows import Kept, NewSignal, RunFilter, RunRow
+from torpor.store.protocol import Lane
+from torpor.store.rows import Kept, NewSignal, RunRow
 from torpor.testing import showing
 from torpor.testing.clock import Clock, seconds_in
 from torpor.testing.crashes import every_crash
@@ -31,6 +32,7 @@ from torpor.testing.deciding import Deciding
 from torpor.testing.funding import limit_of
 from torpor.testing.mortal import Place, Plan, mortal_tasks
 from torpor.testing.run import Run
+from torpor.testing.sweeping import going_on, names_of, next_due, sweep
 from torpor.testing.worker import LabWorker
 from torpor.worker.enrolling import make_known
 from torpor.worker.lines import logger
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
     from decimal import Decimal
 
     from torpor.sdk.app import App
-    from torpor.store.protocol import Store, Tx
+    from torpor.store.protocol import Store
     from torpor.testing.clock import MovedClock
     from torpor.testing.crashes import Crash
     from torpor.worker.worker import Worker
@@ -150,14 +152,15 @@ class Lab(Deciding):
                 while True:
                     self._stirred.clear()
                     await self._replace_the_dead()
-                    if not await self.store.transact(sweep, await self._dead_workers()):
+                    await self.store.transact(sweep, await self._dead_workers())
+                    if not await self.store.transact(going_on, lane=Lane.READ):
                         if self._worker is not None and await self._worker.mortal.quiet():
                             continue
                         return
                     await self._work()
                     await self._stirred.wait()
         except TimeoutError:
-            going = await self.store.transact(_going)
+            going = await self.store.transact(names_of)
             text = ", ".join(f"{name} is {state.word}" for name, state in going)
             raise TimeoutError(f"after {self._patience:g} s of real time {text or 'nothing is left to do'}") from None
 
@@ -174,7 +177,7 @@ class Lab(Deciding):
         """Move the clock on from due time to due time, settling at each, as if somebody had waited."""
         end = self.clock.now() + round(seconds_in(duration) * SECOND)
         await self.settle()
-        while (due := await self.store.transact(_next_due)) is not None and due <= end:
+        while (due := await self.store.transact(next_due)) is not None and due <= end:
             self.clock.advance(max(0, due - self.clock.now()) / SECOND)
             await self.settle()
         self.clock.advance((end - self.clock.now()) / SECOND)
@@ -322,37 +325,6 @@ def _name_of(app: App, function: Callable[..., Any]) -> str:
     raise UsageError(
         f"{getattr(function, '__name__', function)!r} is not a flow of this app", hint="@app.flow above it"
     )
-
-
-def sweep(tx: Tx, dead: Mapping[int, Proof]) -> bool:
-    """Do what a waker does: timers, messages, dead workers; return whether anything can go on now."""
-    waits.fire_timers(tx)
-    if (found := schedules.look(tx).found) is not None:
-        schedules.worked_out(found)(tx)
-    waits.deliver(tx)
-    follow_ups.settle(tx)
-    deadlines.cancel_late(tx)
-    lines.admit(tx)
-    budgets.wake(tx)
-    while events.fan_out(tx).more:
-        pass
-    leases.reap(tx, dead, quiet_until=0)
-    tx.drop_workers(list(dead))
-    going = tx.undelivered() or bool(tx.stirred_lines(limit=1) or tx.stirred_budgets(limit=1))
-    # asked before the runs: what these start is there when they go
-    return any(tx.count_runs([State.READY, State.RUNNING], most=1).values()) or going
-
-
-def _next_due(tx: Tx) -> int | None:
-    return min(
-        (due for due in (tx.next_due(), tx.next_slot_due(), tx.next_deadline()) if due is not None), default=None
-    )
-
-
-def _going(tx: Tx) -> list[tuple[str, State]]:
-    programs = {row.id: row.name for row in tx.programs()}
-    found = tx.list_runs(RunFilter(states=[State.READY, State.RUNNING]))
-    return [(run_name(programs[row.program], row.id), row.state) for row in found]
 
 
 def run_of(name: str) -> Run:

@@ -40,8 +40,8 @@ class Children:
         self._executor = executor
         self._progress = progress
         self._starting: set[str] = set()
-        self.asking: set[str] = set()
-        """Joins for which the store is being asked."""
+        self.asking: dict[str, tuple[str, ...]] = {}
+        """Joins for which the store is being asked, and the signals they are for."""
 
     def begin(self, request: Request, record: Record | None) -> None:
         """Start a child or join some, or go on waiting for that."""
@@ -77,13 +77,14 @@ class Children:
         numbers = dict.fromkeys(parse_run(child)[1] for child in request.values["children"])
         names = tuple(done_name(number) for number in numbers)
         awaited = {name for wait in self._progress.waiting.values() for name in wait.names}
+        awaited.update(name for asked in self.asking.values() for name in asked)
         if awaited.intersection(names):
             message = f"{request.name} is being joined already"
             self._progress.fail(request.key, UsageError(message, hint="join each child once, and share its result"), 1)
         elif {signal.name for signal in self._executor.unread}.issuperset(names):
             self._wait(request, names)
         else:
-            self.asking.add(request.key)
+            self.asking[request.key] = names
             self._executor.worker.outside.ask_joinable(
                 self._executor, [*numbers], lambda found: self._asked(request, names, found)
             )
@@ -94,7 +95,7 @@ class Children:
 
     def _asked(self, request: Request, names: tuple[str, ...], found: Mapping[int, Joinable] | StoreError) -> None:
         """Take what the store says about the runs that are to be joined."""
-        self.asking.discard(request.key)
+        self.asking.pop(request.key, None)
         executor, turn = self._executor, self._executor.turn
         if executor.ended or turn is None or turn.open.get(request.key) is not request:
             executor.see_next()

@@ -19,6 +19,7 @@ from torpor.core.lease import LEASE_SECONDS, Proof
 from torpor.core.run import State
 from torpor.engine import leases
 from torpor.errors import StoreError, StoreUnavailable
+from torpor.store.protocol import Lane
 from torpor.worker.blocked import LoopWatch
 from torpor.worker.bodies import Secrets
 from torpor.worker.calls import Calls
@@ -231,8 +232,7 @@ class Worker:
 
     async def _soon(self) -> bool:
         """Whether a run it serves is ready or about to be: due within two ticks, about to hear of another, left by the dead."""
-        """Whether a run it serves is ready or about to be: due within two ticks, about to hear of another, left by the dead."""
-        coming, due = await self.store.transact(leases.coming, list(self._served))
+        coming, due = await self.store.transact(leases.coming, list(self._served), lane=Lane.READ)
         if coming or (due is not None and due - self.now() < 2 * TICK_SECONDS * 1e6):
             return True
         holders = await self.store.transact(_holders)
