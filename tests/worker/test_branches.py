@@ -186,6 +186,7 @@ def test_what_cannot_be_gone_back_to(store: Store, moment: Moment) -> None:
             await client.rewind(run.name, at=1, by="ana")
         with pytest.raises(Conflict, match="only a failed run is retried"):
             await client.retry(run.name, by="ana")
+        await lab.drain()
         await lab.cancel(run)
         with pytest.raises(Conflict, match=r"cancel of .* is recorded"):
             await client.rewind(run.name, at=last, by="ana")

@@ -27,7 +27,7 @@ NAMED = " UNION ALL ".join(
     for table, column in (
         *(("states", "body"), ("journal", "body"), ("rows", "body"), ("cut_rows", "body")),
         *(("inbox", "body"), ("waits", "answer"), ("outbox", "body"), ("parts", "body"), ("views", "body")),
-        ("compensations", "body"),
+        *(("compensations", "body"), ("replies", "body")),
     )
 )
 

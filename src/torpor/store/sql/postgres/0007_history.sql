@@ -9,6 +9,7 @@ CREATE INDEX runs_ended ON runs (program, due_at, id) WHERE state >= 4;
 -- What one run names: asked when it is pruned.
 CREATE INDEX blob_runs_run ON blob_runs (run_id);
 CREATE INDEX run_keys_run ON run_keys (run_id);
+CREATE INDEX replies_run ON replies (run_id);
 
 -- Where a fork came from: the run, the checkpoint, and who wanted it. The source may be gone.
 CREATE TABLE forks (
