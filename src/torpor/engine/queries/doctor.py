@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from torpor.store.rows import WorkerRow
 
 _NAMED = 3
+BEHIND = 1000
+"""So many messages that are not delivered are more than a waker leaves lying for a moment."""
 
 
 class Place(NamedTuple):
@@ -94,6 +96,7 @@ def diagnose(found: Facts, place: Place, gone: frozenset[int]) -> Diagnosis:
         _queue(found, living),
         *_versions(found, living),
         *_timers(found, living),
+        *_deliveries(found, living),
         *_effects(found),
         _people(found),
         *_failed(found),
@@ -220,6 +223,16 @@ def _timers(found: Facts, living: set[int]) -> list[DoctorLine]:
     if not lines and found.next_due_at is not None:
         lines.append(DoctorLine("ok", "timers", f"the next run wakes in {duration(found.next_due_at - found.at)}"))
     return lines
+
+
+def _deliveries(found: Facts, living: set[int]) -> list[DoctorLine]:
+    """Say what nobody delivers: with a living worker only what is more than its waker takes in a moment."""
+    messages, notes = found.backlog
+    if not messages + notes or (living and messages + notes < BEHIND):
+        return []
+    text = f"{plural(messages, 'message')} and {plural(notes, 'end')} of runs not delivered to others"
+    hint = "if it does not go down: restart a worker, its waker is stuck" if living else "torpor worker APP.py"
+    return [DoctorLine("warn", "deliveries", text, hint)]
 
 
 def late_timers(late: Sequence[str], micros: int) -> tuple[str, str]:

@@ -75,6 +75,8 @@ class Facts:
     """By how much at most."""
     schedules: list[ScheduleTrouble] = field(default_factory=list)
     """Schedules that nobody fires, or that fail to start."""
+    backlog: tuple[int, int] = (0, 0)
+    """Messages and follow-ups that no waker has seen to, each counted to COUNTED."""
 
 
 def facts(tx: Tx) -> Facts:
@@ -111,6 +113,7 @@ def facts(tx: Tx) -> Facts:
         late,
         late_micros,
         troubled(tx),
+        tx.backlog(most=COUNTED),
     )
 
 
