@@ -96,8 +96,7 @@ def test_show_for_programs(shell: Shell, runs: dict[str, str]) -> None:
     shown = shell.ok("show", runs["sends torn"])
     assert set(shown) == {
         *("at", "line", "source", "head", "entries_before", "effects", "lines", "life", "state", "result", "unread"),
-        "family",
-        "history",
+        *("family", "history", "too_late", "view", "parts"),
     }
     assert set(shown["line"]) == RUN_KEYS
     assert shown["effects"][0]["outcome"] == "unknown"
@@ -124,7 +123,7 @@ def test_the_inbox(shell: Shell, runs: dict[str, str]) -> None:
     assert "why      it raised OSError: connection reset" in settle
     assert "--again             it may happen twice" in settle
     item = shell.ok("inbox", wait)
-    assert set(item) == {"wait", "asks", "what", "run", "opened_at", "expires_at", "digest", "content"}
+    assert set(item) == {"wait", "asks", "what", "run", "opened_at", "expires_at", "digest", "content", "proposed"}
     assert item["content"]["digest"] == item["digest"]
 
 

@@ -26,7 +26,6 @@ CREATE INDEX event_matches_of ON event_matches (event);
 -- Answers to clients that asked a run something; the key is the asker's, so asking again finds the same answer.
 CREATE TABLE replies (run_id bigint NOT NULL, at bigint NOT NULL, key text PRIMARY KEY, body bytea NOT NULL);
 CREATE INDEX replies_at ON replies (at);
-CREATE INDEX replies_of ON replies (run_id);
 
 -- Decisions of people that came when somebody had been first: who wanted what, about the wait that entry seq opened.
 CREATE TABLE too_late (run_id bigint NOT NULL, at bigint NOT NULL, seq integer NOT NULL, said text NOT NULL);

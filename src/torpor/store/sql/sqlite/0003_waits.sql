@@ -25,7 +25,6 @@ CREATE INDEX event_matches_of ON event_matches (event);
 -- Answers to clients that asked a run something; the key is the asker's, so asking again finds the same answer.
 CREATE TABLE replies (key TEXT PRIMARY KEY, run_id INTEGER NOT NULL, at INTEGER NOT NULL, body BLOB NOT NULL) WITHOUT ROWID;
 CREATE INDEX replies_at ON replies (at);
-CREATE INDEX replies_of ON replies (run_id);
 
 -- Decisions of people that came when somebody had been first: who wanted what, about the wait that entry seq opened.
 CREATE TABLE too_late (run_id INTEGER NOT NULL, seq INTEGER NOT NULL, at INTEGER NOT NULL, said TEXT NOT NULL);
