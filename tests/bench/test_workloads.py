@@ -43,6 +43,7 @@ FIELDS = {
         "one_turn",
     },
     "w4": {"steps", "n", "p50_ms", "p99_ms", "max_ms", "p50_ms_each"},
+    "w6": {"runs", "wake_secs", "secs", "runs_s", "n", "p50_ms", "p99_ms", "max_ms", "p99_ms_each"},
     "w5": {"safety", "effect_executions", "settled", "takeover_ms", "takeover_ms_each"},
 }
 
@@ -98,6 +99,14 @@ def test_effects(store: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert row["effect_executions"] == [1]
     assert row["settled"] == "unknown"
     assert row["takeover_ms"] > 0
+
+
+@pytest.mark.slow
+def test_waking(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """W6 wakes and ends the whole herd, and times at least one claim beside it."""
+    row = printed("w6", store, capsys)
+    assert row["n"] > 0
+    assert 0 < row["wake_secs"] <= row["secs"]
 
 
 @pytest.mark.slow

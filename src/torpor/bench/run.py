@@ -11,6 +11,7 @@ from torpor.bench.latency import latency
 from torpor.bench.resumption import resumption
 from torpor.bench.rows import Row, Wanted
 from torpor.bench.throughput import throughput
+from torpor.bench.waking import waking
 from torpor.errors import UsageError
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ WORKLOADS: dict[str, Callable[[Wanted], Row]] = {
     "w3": resumption,
     "w4": latency,
     "w5": effects,
+    "w6": waking,
 }
 
 

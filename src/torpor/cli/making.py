@@ -84,7 +84,7 @@ _QUICK = {"runs": 100, "steps": 10, "history": 200, "trials": 1}
 
 def bench(
     workload: Annotated[
-        str, typer.Argument(metavar="WORKLOAD", help="w1 throughput, w3 resuming, w4 latency, w5 effects.")
+        str, typer.Argument(metavar="WORKLOAD", help="w1 throughput, w3 resuming, w4 latency, w5 effects, w6 waking.")
     ],
     store: Own = None,
     as_json: Json = False,

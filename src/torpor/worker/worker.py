@@ -50,6 +50,8 @@ if TYPE_CHECKING:
 
 TICK_SECONDS = 1.0
 CLAIM_AT_ONCE = 200
+CLAIM_CONTENDED = 50
+"""At most so many runs in one claim; fewer while other processes wait for their turn to write (G20)."""
 CONCURRENCY = 500
 THREADS = 32
 DRAIN_SECONDS = 30.0
@@ -208,7 +210,8 @@ class Worker:
                 continue
 
     async def _claim(self) -> int:
-        free = min(self.concurrency - len(self.executors), CLAIM_AT_ONCE)
+        most = CLAIM_CONTENDED if getattr(self.store, "contended", False) else CLAIM_AT_ONCE
+        free = min(self.concurrency - len(self.executors), most)
         if free <= 0 or (not self.standing.ok() and not await self.standing.restore()):
             return 0
         micros = clock.micros(self.lease_seconds)
