@@ -43,7 +43,19 @@ FIELDS = {
         "one_turn",
     },
     "w4": {"steps", "n", "p50_ms", "p99_ms", "max_ms", "p50_ms_each"},
-    "w6": {"runs", "wake_secs", "secs", "runs_s", "n", "p50_ms", "p99_ms", "max_ms", "p99_ms_each"},
+    "w6": {
+        "runs",
+        "wake_secs",
+        "secs",
+        "runs_s",
+        "n",
+        "p50_ms",
+        "p99_ms",
+        "max_ms",
+        "p99_ms_each",
+        "alone_p50_ms",
+        "alone_p99_ms",
+    },
     "w5": {"safety", "effect_executions", "settled", "takeover_ms", "takeover_ms_each"},
 }
 
