@@ -96,6 +96,17 @@ def test_entries_that_are_gone_are_lost() -> None:
     assert (proof.steps_lost, proof.complaints) == (1, ["1 of 2 entries are gone, or other than they were"])
 
 
+def test_a_checkpoint_may_be_emptied_and_nothing_else() -> None:
+    """The state of an old checkpoint goes by `keep_checkpoints`; its entry stays, and no outcome may lose its body."""
+    journal, counts = written()
+    state = next(entry for entry in journal if entry.kind is Kind.CHECKPOINT)._replace(body=b"state")
+    assert prove(RUN, journal, counts, FILES, [[state]]).complaints == []
+    renamed = state._replace(key="c:9")
+    assert prove(RUN, journal, counts, FILES, [[renamed]]).steps_lost == 1
+    emptied = [journal[0]._replace(body=None), *journal[1:]]
+    assert prove(RUN, emptied, counts, FILES, [[journal[0]]]).steps_lost == 1
+
+
 def test_steps_recorded_twice_or_never_are_seen() -> None:
     """Each step of each file has one outcome."""
     journal, counts = written()

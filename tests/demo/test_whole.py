@@ -36,11 +36,13 @@ def demo(folder: Path, store: str = "", *, as_json: bool, lease_seconds: float) 
 
 @pytest.fixture
 def audited(tmp_path: Path) -> Path:
-    """Return a folder with ten files to audit, some of them odd."""
+    """Return a folder with a hundred files to audit, some of them odd: more checkpoints than are kept whole."""
     folder = tmp_path / "audited"
     folder.mkdir()
     for number in range(7):
         (folder / f"{number}.py").write_text(f"def f{number}(): pass\n")
+    for number in range(90):
+        (folder / f"clean{number}").write_text("nothing to say\n")
     (folder / "broken.py").write_bytes(b"def f(:\n")
     (folder / os.fsdecode(b"odd\n\xff.txt")).write_bytes(b"blank \r\nmixed\n")
     (folder / "empty").touch()
@@ -61,13 +63,13 @@ def test_nothing_is_repeated_and_nothing_is_lost(
     said: dict[str, Any] = json.loads(done.stdout)
     assert tuple(said) == FIELDS
     assert said["store"] == (store or "sqlite:///.torpor/demo.db")
-    assert (said["files"], said["steps"], said["effects"]) == (10, 28, 11)
+    assert (said["files"], said["steps"], said["effects"]) == (100, 208, 101)
     assert (said["effects_repeated"], said["steps_lost"], said["kills"]) == (0, 0, 1)
     assert said["takeovers"] >= 2
     assert 0 < said["takeover_ms"] < 30_000
     assert 0 < said["resume_ms"] < 30_000
     report = (tmp_path / ".torpor" / "report.md").read_text()
-    assert "10 files" in report
+    assert "100 files" in report
     assert "## `odd\\n\\xff.txt`" in report
     assert not list((tmp_path / ".torpor").glob("*.log"))
 
