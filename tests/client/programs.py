@@ -105,3 +105,13 @@ async def turns(ctx: Context, left: int) -> Any:
     """Count down, a turn each."""
     await ctx.step(scan, left)
     return "done" if left == 0 else ctx.again(left - 1)
+
+
+@app.flow
+async def speak(ctx: Context, times: int) -> str:
+    """Emit a text in so many parts, and return it."""
+    said = [f"a{n}" for n in range(1, times + 1)]
+    for one in said:
+        ctx.emit(one)
+        await ctx.sleep(1)
+    return "".join(said)

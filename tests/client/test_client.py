@@ -12,6 +12,7 @@ from tests.client.programs import Order, app
 from torpor import App, Context
 from torpor.client import Client
 from torpor.core.run import State
+from torpor.engine import retention
 from torpor.errors import (
     Conflict,
     NeedsPerson,
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.stores import Moment
-    from torpor.store.protocol import Store
+    from torpor.store.protocol import Store, Tx
 
     Check = Callable[[Lab, Client], Coroutine[None, None, None]]
 
@@ -304,3 +305,31 @@ def test_a_store_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(StoreUnavailable, match="there is no database at"):
         asyncio.run(check())
     assert not file.exists()
+
+
+def test_what_is_being_pruned_is_not_read_in_part(on: Callable[[Check], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """While a run goes in several parts, whoever reads it gets all of it or an error, never another result or some text."""
+    monkeypatch.setattr(retention, "ROWS", 1)
+
+    async def check(lab: Lab, client: Client) -> None:
+        started = await lab.start("speak", 3)
+        run = str(started)
+        assert await lab.result(started) == "a1a2a3" == await client.text(run)
+        await lab.pass_time(60)
+        program = (await client.get(run)).program
+        more, refused = True, []
+        while more:
+            more = await lab.store.transact(_prune_a_part, program)
+            for reads in (client.result(run), client.text(run)):
+                with pytest.raises((Conflict, NotFound)) as gone:
+                    await reads
+                refused.append(type(gone.value))
+        assert refused.count(Conflict) > refused.count(NotFound) == 2
+
+    on(check)
+
+
+def _prune_a_part(tx: Tx, program: str) -> bool:
+    """Remove a part of a program's runs that ended; whether there may be more."""
+    number = next(row.id for row in tx.programs() if row.name == program)
+    return retention.prune_ended(tx, number, tx.now(), "a test").after == retention.BEGINNING

@@ -92,6 +92,26 @@ def test_a_fork_is_a_new_being(store: Store, moment: Moment) -> None:
     on(store, moment, app, check)
 
 
+def test_an_input_sent_as_json_is_gone_back_to(store: Store, moment: Moment) -> None:
+    """It is read as the flow's annotation says again, in a rewind to it and in a copy of that, though it is no first turn."""
+
+    async def check(lab: Lab) -> None:
+        client = Client(lab.store)
+        run = await lab.start(pays, {"left": 1})
+        await lab.settle()
+        await client.rewind(run.name, at=0, by="ana")
+        back = (await checkpoints(lab, run.name))[-1]
+        copy = await client.fork(run.name, at=back, by="ana")
+        await lab.settle()
+        for one in (run.name, copy.run_id):
+            assert await client.signal(one, "word", "go")
+        await lab.settle()
+        for one in (run.name, copy.run_id):
+            assert await client.result(one, timeout_seconds=5) == ["go", [10]]
+
+    on(store, moment, app, check)
+
+
 def test_a_fork_of_an_ended_run_says_where_from(store: Store, moment: Moment) -> None:
     """Without a checkpoint it is refused with the command that works; with it, it works; with another input too."""
 

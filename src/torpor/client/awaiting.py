@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from torpor.client.connected import Connected
 from torpor.core.ids import wait_name
 from torpor.core.run import Flag, State
-from torpor.engine.decisions import find_run
+from torpor.engine.decisions import find_run, refuse_pruned
 from torpor.engine.large import read_whole
 from torpor.engine.queries.fleet import first_line
 from torpor.errors import NeedsPerson, RunCancelled, RunFailed
@@ -30,8 +30,8 @@ class Awaiting(Connected):
     ) -> Any:
         """Wait until a run has ended and return its result.
 
-        Raises RunFailed with the recorded error, RunCancelled, TimeoutError (the run goes on), and with
-        `person="raise"` NeedsPerson as soon as only a person can help it on.
+        Raises RunFailed with the recorded error, RunCancelled, TimeoutError (the run goes on), Conflict if it is being
+        pruned, and with `person="raise"` NeedsPerson as soon as only a person can help it on.
         """
         ended = await self.ended(run, timeout_seconds=timeout_seconds, person=person)
         return values.decode(ended)
@@ -87,6 +87,7 @@ def _outcome(tx: Tx, run: str) -> _Outcome:
         waiting = row.state is State.WAITING and Flag.PERSON in row.flags
         asks = ", ".join(f"{wait.title} ({wait_name(row.id, wait.seq)})" for wait in asked)
         return _Outcome(name, row.state, asks if waiting else "", b"")
+    refuse_pruned(tx, row, name)
     last = tx.entries([(row.id, row.head)]).get((row.id, row.head))
     return _Outcome(name, row.state, "", read_whole(tx, last.body) if last is not None and last.body else b"null")
 

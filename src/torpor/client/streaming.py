@@ -39,7 +39,7 @@ class Streaming(Connected):
 
         Any number of readers, from any process, may begin anywhere and come back with the last number they have seen:
         none is missed and none is told twice (G11). With `follow=False` it ends with what is there now. The run does not
-        know its readers. Raises NotFound.
+        know its readers. Raises NotFound, Conflict if the run ended and is being pruned.
         """
         loop = asyncio.get_running_loop()
         news = asyncio.Event()

@@ -22,7 +22,7 @@ from torpor.core.replay import shown
 from torpor.core.run import Flag, State
 from torpor.engine import budgets, streams
 from torpor.engine.checkpoints import entries_after, find_point, present
-from torpor.engine.decisions import find_run
+from torpor.engine.decisions import find_run, refuse_pruned
 from torpor.engine.large import read_whole
 from torpor.engine.queries.outlook import Outlook, outlook
 from torpor.errors import Conflict, UsageError
@@ -86,9 +86,7 @@ def look(tx: Tx, run: str, at: int | None, *, verb: str) -> Outlook:
 
 def _allowed(tx: Tx, run: RunRow, name: str, at: int | None, verb: str) -> Point:
     last = tx.states([run.id])[run.id].seq
-    pruned = tx.prunes([run.id]).get(run.id)
-    if run.state.final and pruned is not None and pruned.upto >= run.head:
-        raise Conflict(f"{name} is being pruned", hint="torpor ps lists what is there")
+    refuse_pruned(tx, run, name)
     if run.state.final and verb == "rewind":
         retry = f"torpor retry {name}   or   " if run.state is State.FAILED else ""
         message = f"{name} is {run.state.word}: a run that has ended is not rewound"
@@ -197,13 +195,11 @@ def retry(tx: Tx, run: str, *, by: str) -> Retried:
     found, name = find_run(tx, run)
     row = tx.get_runs([found.id], lock=True)[found.id]
     state = tx.states([row.id])[row.id]
-    pruned = tx.prunes([row.id]).get(row.id)
     if row.state is not State.FAILED:
         ended = row.state.final
         hint = f"torpor fork {name} --at {state.seq}   goes on in a copy" if ended else f"torpor show {name}"
         raise Conflict(f"{name} is {row.state.word}: only a failed run is retried", hint=hint)
-    if pruned is not None and pruned.upto >= row.head:
-        raise Conflict(f"{name} is being pruned", hint="torpor ps lists what is there")
+    refuse_pruned(tx, row, name)
     entries = list(entries_after(tx, row.id, state.seq))
     again = _superseded(tx, entries)
     now, epoch = tx.now(), row.epoch + 1

@@ -37,6 +37,16 @@ def find_run(tx: Tx, text: str) -> tuple[RunRow, str]:
     return run, name
 
 
+def refuse_pruned(tx: Tx, run: RunRow, name: str) -> None:
+    """Raise Conflict if a run that ended is being pruned: a part of what is read or copied may be gone already.
+
+    Runs go in several transactions (`engine.retention`), the first of which writes down that this one is going.
+    """
+    pruned = tx.prunes([run.id]).get(run.id) if run.state.final else None
+    if pruned is not None and pruned.upto >= run.head:
+        raise Conflict(f"{name} is being pruned", hint="torpor ps lists what is there")
+
+
 def find_wait(tx: Tx, text: str) -> tuple[int, int]:
     """Return the run and the entry of a wait's public id.
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torpor.core.lease import LostAnswer
 from torpor.core.stream import PartRow, StreamRow, StreamWrite, accepts, advance, loose_of
-from torpor.engine.decisions import find_run
+from torpor.engine.decisions import find_run, refuse_pruned
 from torpor.store import values
 
 if TYPE_CHECKING:
@@ -134,8 +134,12 @@ class Page(NamedTuple):
 
 
 def read(tx: Tx, run: str, *, after: int = 0, limit: int = PAGE) -> Page:
-    """Return the parts of a run after a number. The state is read first: a run that is over emits nothing more."""
-    row, _ = find_run(tx, run)
+    """Return the parts of a run after a number. The state is read first: a run that is over emits nothing more.
+
+    Raises NotFound, Conflict if it is being pruned: a reader gets all parts or an error, never some (G11).
+    """
+    row, name = find_run(tx, run)
+    refuse_pruned(tx, row, name)
     found = tx.parts(row.id, after=after, limit=limit)
     return Page(row.id, found, row.state.final and len(found) < limit, row.state)
 

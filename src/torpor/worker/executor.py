@@ -109,7 +109,8 @@ class Executor:
 
     def _begin_turn(self, number: int, at: int, body: bytes, entries: list[Stored]) -> None:
         try:
-            state = self.bodies.decode(body, self.flow.input_type(self.version) if number == 1 else None)
+            sent = number == 1 or self.run.branch > 0  # a rewind may have brought back the input, plain as it came
+            state = self.bodies.decode(body, self.flow.input_type(self.version) if sent else None)
             if self.version != self.flow.version:
                 state = upcast(self.flow, state, self.version)
             self.turn = Turn(self, self.flow, number, at, state, entries)
