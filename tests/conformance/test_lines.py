@@ -1,4 +1,4 @@
-"""Lines, places, deadlines, cancels and tags."""
+"""Lines, places, deadlines, cancels, traces and tags."""
 
 from __future__ import annotations
 
@@ -87,6 +87,13 @@ def test_the_first_reason_of_a_cancel_stays(store: Store) -> None:
     store.transact_now(lambda tx: tx.put_cancels([(1, "too dear"), (2, "late")]))
     store.transact_now(lambda tx: tx.put_cancels([(1, "another")]))
     assert store.transact_now(lambda tx: tx.cancels([1, 2, 3])) == {1: "too dear", 2: "late"}
+
+
+def test_the_first_traceparent_of_a_run_stays(store: Store) -> None:
+    """Others change nothing."""
+    store.transact_now(lambda tx: tx.put_traces([(2, "00-b"), (1, "00-a")]))
+    store.transact_now(lambda tx: tx.put_traces([(1, "00-c")]))
+    assert store.transact_now(lambda tx: tx.traces([1, 2, 3])) == {1: "00-a", 2: "00-b"}
 
 
 def test_compensations_are_kept_in_order_and_taken_back_by_name(store: Store) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.engine.world import NOTE, OUTCOME, hand, proposal
 from torpor.core.commit import MessageKind, NewMessage, NewWait
-from torpor.core.family import done_name, members_of, pack_members, started_name, wishes
+from torpor.core.family import done_name, members_of, pack_members, started_name, wishes, wishes_of
 from torpor.core.ids import code
 from torpor.core.journal import Entry, Kind
 from torpor.core.run import Flag, State
@@ -83,6 +83,20 @@ def test_a_message_that_comes_twice_is_one_child(store: Store) -> None:
     said = told(one, lease.run_id)
     assert said[started_name("k2")] == said[started_name("k3")] != said[started_name("k1")]
     assert len(one.claim()) == 2
+
+
+def test_a_child_belongs_to_the_trace_it_was_started_in(store: Store) -> None:
+    """If there is one: it is said beside the key and the budget, and the first stays."""
+    one = hand(store)
+    traced = [wishes("mine", None, f"00-{letter}-1-01") for letter in "ab"]
+    lease = parent_of(one, spawn("k1", detail=traced[0]), spawn("k2"))
+    one.do(waits.deliver)
+    first, second = (run.id for run in children(one, lease.run_id))
+    assert one.do(lambda tx: tx.traces([first, second])) == {first: "00-a-1-01"}
+    assert wishes_of(traced[1]) == ("mine", None, "00-b-1-01")
+    assert wishes_of(wishes("a@b:c", 5)) == ("a@b:c", 5, "")
+    assert wishes_of(wishes("", 5, "00-b")) == ("", 5, "00-b")
+    assert wishes_of(wishes("", None)) == ("", None, "")
 
 
 @pytest.mark.parametrize("how", ["cancelled", "ended"])

@@ -23,6 +23,7 @@ LAZY = (
     "rich",
     "typer",
     "obstore",
+    "opentelemetry",
 )
 PAIRS = 15
 FACE_SECONDS = 0.080

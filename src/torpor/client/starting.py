@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torpor.client.connected import Connected
+from torpor.client.tracing import active
 from torpor.clock import as_micros, micros
 from torpor.core.money import micros_of
 from torpor.engine import runs
@@ -54,6 +55,7 @@ class Starting(Connected):
         it. Of the runs of a `line` at most `line_limit` hold a place at once, the others wait their turn; the limit that
         was said last holds.
 
+        It belongs to the OpenTelemetry trace that is active here, if one is.
         `budget` is a limit in dollars for what it and its children spend. Raises UsageError for an unknown program or what is
         no amount, UnstorableValue for an input that would not come back.
         """
@@ -69,6 +71,9 @@ class Starting(Connected):
             wanted = wanted._replace(deadline_at=_moment(deadline, "deadline"))
         if budget is not None:
             wanted = wanted._replace(budget=micros_of(budget, "budget", positive=True))
+        trace = active()
+        if trace:
+            wanted = wanted._replace(trace=trace)
         done = (await self.store.transact(runs.start, [wanted]))[0]
         return Started(done.name, done.created)
 

@@ -11,7 +11,7 @@ and how many must still end, and whoever delivers an end counts that down under 
 from __future__ import annotations
 
 from struct import iter_unpack, pack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -21,15 +21,27 @@ RESERVED = "~"
 _DONE = "~done:"
 
 
-def wishes(key: str, most: int | None) -> str:
-    """Return what a parent says of a child beside its program and input: a key, and a budget in micro-units."""
-    return f"{'' if most is None else most}:{key}" if key or most is not None else ""
+class Wishes(NamedTuple):
+    """What a parent says of a child beside its program and input."""
+
+    key: str = ""
+    most: int | None = None
+    """A budget, in micro-units."""
+    trace: str = ""
+    """The traceparent of what starts it."""
 
 
-def wishes_of(said: str) -> tuple[str, int | None]:
-    """Return the key and the budget that `wishes` said."""
-    most, _, key = said.partition(":")
-    return key, int(most) if most else None
+def wishes(key: str, most: int | None, trace: str = "") -> str:
+    """Return a child's `Wishes` as a text."""
+    traced = f"@{trace}" if trace else ""
+    return f"{'' if most is None else most}{traced}:{key}" if key or traced or most is not None else ""
+
+
+def wishes_of(said: str) -> Wishes:
+    """Return what `wishes` said."""
+    front, _, key = said.partition(":")
+    most, _, trace = front.partition("@")
+    return Wishes(key, int(most) if most else None, trace)
 
 
 def started_name(key: str) -> str:

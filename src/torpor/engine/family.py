@@ -84,7 +84,7 @@ def start_children(tx: Tx, messages: Sequence[MessageRow], locked: Mapping[int, 
         if program is None:
             signals.append(_news(message, {"unknown": message.name, "known": sorted(known)}))
             continue
-        most = wishes_of(message.detail)[1]
+        most = wishes_of(message.detail).most
         try:
             above = 0 if most is None else budgets.room_below(tx, parent, most)
         except UsageError as refused:
@@ -142,6 +142,9 @@ def _start(tx: Tx, births: Sequence[_Birth]) -> list[NewSignal]:
     for birth, child in fresh:
         if birth.most is not None:
             budgets.put_below(tx, child, birth.above, birth.most)
+    traces = [(child, wishes_of(birth.message.detail).trace) for birth, child in fresh]
+    if any(trace for _, trace in traces):
+        tx.put_traces([(child, trace) for child, trace in traces if trace])
     name_by(tx, [(birth.message.body, child) for birth, child in fresh])
     names = [run_name(birth.program.name, child) for birth, child in zip(births, ids, strict=True)]
     return [_news(birth.message, {"run": name}) for birth, name in zip(births, names, strict=True)]
@@ -154,7 +157,7 @@ def _flags(kind: MessageKind) -> Flag:
 def _digest(birth: _Birth) -> bytes:
     """Return what makes a child one: its parent and branch, and the key the parent gave it, or else the call itself."""
     message = birth.message
-    key, _ = wishes_of(message.detail)
+    key = wishes_of(message.detail).key
     own = f"key\0{message.name}\0{key}" if key else f"call\0{message.key}"
     text = f"{birth.parent.id}\0{birth.parent.branch}\0{own}".encode("utf-8", "surrogatepass")
     return blake2b(text, digest_size=16, person=b"torpor.child").digest()

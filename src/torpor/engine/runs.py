@@ -48,6 +48,8 @@ class Start(NamedTuple):
     deadline_micros: int | None = None
     """Cancelled then, unless it ended: a moment, or so long after its start."""
     budget: int | None = None
+    trace: str = ""
+    """The traceparent of what starts it: its stretches belong to that trace."""
 
 
 class Started(NamedTuple):
@@ -101,7 +103,7 @@ def _tagged(tx: Tx, wanted: Sequence[Start], known: Mapping[str, ProgramRow]) ->
 
 
 def _arrange(tx: Tx, new: Sequence[tuple[int, Start]]) -> None:
-    """Write what only some runs have: a place in a line, a deadline."""
+    """Write what only some runs have: a place in a line, a deadline, a trace."""
     entering = [
         lines.Entering(run_id, one.priority, one.line, one.line_limit, one.due_at is not None)
         for run_id, one in new
@@ -113,6 +115,9 @@ def _arrange(tx: Tx, new: Sequence[tuple[int, Start]]) -> None:
     if deadlines:
         tx.put_deadlines(deadlines)
         tx.hint("deadlines")
+    traces = [(run_id, one.trace) for run_id, one in new if one.trace]
+    if traces:
+        tx.put_traces(traces)
 
 
 def _deadline(tx: Tx, one: Start) -> int | None:

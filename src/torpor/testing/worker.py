@@ -10,6 +10,7 @@ from torpor.worker.calls import Calls
 from torpor.worker.worker import Worker
 
 if TYPE_CHECKING:
+    import contextvars
     from collections.abc import Callable
 
     from torpor.sdk.app import App
@@ -97,6 +98,7 @@ class _LabCalls(Calls):
         values: dict[str, Any],
         context: EffectContext | None,
         done: Callable[[Any, BaseException | None], None],
+        within: contextvars.Context | None = None,
     ) -> asyncio.Future[Any]:
         worker = self._worker
 
@@ -108,4 +110,4 @@ class _LabCalls(Calls):
                 return
             done(result, error)
 
-        return super().start(definition, values, context, acted)
+        return super().start(definition, values, context, acted, within)

@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING
 from torpor.clock import as_datetime, micros
 from torpor.core.effect import Gate, Resume, Safety, effect_key, on_resume
 from torpor.core.journal import Entry, Kind
-from torpor.core.replay import shown
+from torpor.core.replay import CallKind, shown
 from torpor.core.wait import Open, Trouble, WaitKind
 from torpor.errors import UnstorableValue
 from torpor.sdk.steps import Answer, EffectContext
 from torpor.worker.call import Call, Stage
+from torpor.worker.tracing import Named
 from torpor.worker.voice import Mute
 
 if TYPE_CHECKING:
@@ -188,6 +189,19 @@ def context_of(executor: Executor, call: Call) -> EffectContext:
         if safety_of(call.request) is Safety.TRANSACTIONAL
         else executor.commits.stream.voice(call.request.key),
     )
+
+
+def span_of(executor: Executor, call: Call) -> Named:
+    """Return what the span of an attempt says: no value (G15)."""
+    request = call.request
+    said: dict[str, str | int] = {
+        "torpor.call": shown(request.key),
+        "torpor.safety": str(safety_of(request)),
+        "torpor.attempt": call.attempt,
+    }
+    if request.kind is CallKind.EFFECT:
+        said["torpor.key"] = key_of(executor, request)
+    return Named(f"torpor.step {request.name}", said)
 
 
 def key_of(executor: Executor, request: Request) -> str:

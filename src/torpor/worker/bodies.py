@@ -69,6 +69,13 @@ class Bodies:
         """Let a text of this run's own be stored nowhere: a mark stands in its place (G15)."""
         self._hidden[secret.encode()] = mark.encode()
 
+    def struck(self, text: str) -> str:
+        """Return a text as it may be told elsewhere: without resolved secrets and what is hidden (G15)."""
+        body = self._secrets.strike(text.encode("utf-8", "surrogatepass"))
+        for secret, mark in self._hidden.items():
+            body = body.replace(secret, mark)
+        return body.decode("utf-8", "replace")
+
     def encode(self, value: Any, path: str) -> bytes:
         """Return a value's body. Raises UnstorableValue."""
         body = values.encode(value, path=path)

@@ -36,8 +36,12 @@ class Calls:
         values: dict[str, Any],
         context: EffectContext | None,
         done: Callable[[Any, BaseException | None], None],
+        within: contextvars.Context | None = None,
     ) -> asyncio.Future[Any]:
-        """Start a call and return what cancels it. `done(result, error)` is called once, perhaps before this returns."""
+        """Start a call and return what cancels it. `done(result, error)` is called once, perhaps before this returns.
+
+        The function runs in a copy of the present context, or in the one that is given (`worker.tracing`).
+        """
         args = values["args"] if context is None else (context, *values["args"])
         more = values.get("more", {})
         if not definition.is_async:
@@ -46,7 +50,7 @@ class Calls:
             work = definition.function(*args, **more)
         else:
             work = _within(definition.timeout_seconds, definition.function, args, more)
-        running = _begin(self._loop, work)
+        running = _begin(self._loop, work, within)
         if running.done():
             _finished(done, running)
         else:
@@ -75,15 +79,19 @@ class Calls:
 
 if sys.version_info >= (3, 12):
 
-    def _begin(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+    def _begin(
+        loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Any], within: contextvars.Context | None
+    ) -> asyncio.Task[Any]:
         if loop.get_task_factory() is not None:  # somebody wants to know of each task
-            return loop.create_task(work)
-        return asyncio.Task(work, loop=loop, eager_start=True)
+            return loop.create_task(work, context=within)
+        return asyncio.Task(work, loop=loop, eager_start=True, context=within)
 
 else:
 
-    def _begin(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        return loop.create_task(work)
+    def _begin(
+        loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Any], within: contextvars.Context | None
+    ) -> asyncio.Task[Any]:
+        return loop.create_task(work, context=within)
 
 
 def _finished(done: Callable[[Any, BaseException | None], None], ended: asyncio.Future[Any]) -> None:

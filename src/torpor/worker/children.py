@@ -61,7 +61,10 @@ class Children:
             except TorporError as error:
                 self._progress.fail(request.key, error, 1)
                 return
-            detail = wishes(str(given["key"]), given.get("budget"))
+            trace = executor.trace
+            detail = wishes(str(given["key"]), given.get("budget"), trace.traceparent if trace is not None else "")
+            if trace is not None:
+                trace.note("child", program=request.name)
             kind = MessageKind.SPAWN_INDEPENDENT if given["independent"] else MessageKind.SPAWN
             executor.commits.message(NewMessage(0, request.name, key, body, kind, detail))
             shown = {"child": request.name, "independent": given["independent"]}

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from torpor.sdk.app import Flow
     from torpor.store.rows import Claimed, WaitRow
     from torpor.worker.roles import Worker
+    from torpor.worker.tracing import Stretch
 
 SLICE_SECONDS = 5.0
 POISONED = "three workers in a row died or went silent while they had this run"
@@ -79,6 +80,7 @@ class Executor:
         self.undoing = False
         self.ended = False
         self.draining = False
+        self.trace: Stretch | None = None
         self._claimed = claimed
         self.born = worker.loop.time()
         self.commits = Commits(self)
@@ -282,6 +284,8 @@ class Executor:
         if not self.draining and self._linger.stay(open_waits):
             return
         self._linger.end()
+        if self.trace is not None:
+            self.trace.waits(open_waits)
         titles = [self.progress.title_of(wait) for wait in open_waits]
         self.commits.end_with(endings.suspend(self, open_waits, titles, waits.due_at(open_waits)), parking=True)
 

@@ -15,7 +15,7 @@ from torpor.errors import NotDone, StoreError, StoreUnavailable
 from torpor.sdk.steps import CANNOT_TELL, NOT_DONE, Answer, done
 from torpor.store import values
 from torpor.store.protocol import Lane
-from torpor.worker.acting import context_of
+from torpor.worker.acting import context_of, span_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -210,7 +210,11 @@ class Outside:
                 return b""
             arguments = request.values["args"]
             given = (context_of(executor, call), *arguments) if definition.takes_context else arguments
-            result = definition.function(connection, *given, **request.values.get("more", {}))
+            act, trace = (
+                partial(definition.function, connection, *given, **request.values.get("more", {})),
+                executor.trace,
+            )
+            result = act() if trace is None else trace.inside(span_of(executor, call), act)
             return executor.bodies.encode(result, f"the result of {request.name}")
 
         try:

@@ -16,7 +16,7 @@ from torpor.core.replay import CallKind, shown
 from torpor.core.wait import Open, WaitKind
 from torpor.errors import NotDone, RateLimited, TorporError, UnstorableValue
 from torpor.worker import undoing
-from torpor.worker.acting import Effects, context_of, key_of, safety_of
+from torpor.worker.acting import Effects, context_of, key_of, safety_of, span_of
 from torpor.worker.arrivals import Arrivals
 from torpor.worker.bodies import spread_of
 from torpor.worker.call import Call, Stage
@@ -27,6 +27,7 @@ from torpor.worker.spending import SHARED, Spending
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Callable
 
     from torpor.core.replay import Record
     from torpor.sdk.port import Request
@@ -193,7 +194,11 @@ class Progress:
             return
         context = context_of(self._executor, call) if definition.takes_context else None
         self.attempts[request.key] = call.attempt
-        call.running = self._worker.calls.start(definition, request.values, context, partial(self._ended, call))
+        done: Callable[[Any, BaseException | None], None] = partial(self._ended, call)
+        trace, within = self._executor.trace, None
+        if trace is not None:
+            within, done = trace.attempt(span_of(self._executor, call), done)
+        call.running = self._worker.calls.start(definition, request.values, context, done, within)
 
     def _ended(self, call: Call, result: Any, error: BaseException | None) -> None:
         """Take the end of a call: record its outcome, or try again, or ask a person."""

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from torpor.worker.parts import Arrivals, Children, Effects, Questions, Spending
     from torpor.worker.standing import Standing
     from torpor.worker.streams import Streams
+    from torpor.worker.tracing import Stretch
     from torpor.worker.voice import Voice
 
 
@@ -209,6 +210,7 @@ class Executor(Protocol):
     spends: bool
     cancelling: bool
     ended: bool
+    trace: Stretch | None
 
     @property
     def worker(self) -> Worker:

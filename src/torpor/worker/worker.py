@@ -35,9 +35,12 @@ from torpor.worker.renewals import Held, Renewals
 from torpor.worker.standing import Standing
 from torpor.worker.streams import Streams
 from torpor.worker.threads import Threads
+from torpor.worker.tracing import stretch_of, tracing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+
+    from opentelemetry.trace import TracerProvider
 
     from torpor.core.commit import Proposal
     from torpor.errors import LeaseLost
@@ -47,6 +50,7 @@ if TYPE_CHECKING:
     from torpor.store.rows import WorkerRow
     from torpor.worker import roles
     from torpor.worker.enrolling import Served
+    from torpor.worker.tracing import Tracing
 
 TICK_SECONDS = 1.0
 CLAIM_AT_ONCE = 200
@@ -73,11 +77,13 @@ class Worker:
         until_idle: bool = False,
         tags: Sequence[str] = (),
         only_tags: bool = False,
+        tracer_provider: TracerProvider | None = None,
         secret: Callable[[str], str | None] = lambda name: os.environ.get(f"TORPOR_SECRET_{name.upper()}"),
     ) -> None:
         """Take nothing yet. `concurrency` runs at once; plain functions run in `threads`.
 
         Runs that were started with a tag are taken only if it is among `tags`, runs without one unless `only_tags`.
+        Spans go to `tracer_provider`, else to the process's own OpenTelemetry provider if it has one at the start.
         """
         self.store = store
         self.flows = dict(flows)
@@ -110,6 +116,8 @@ class Worker:
         self._tenant = 0
         self._time = (0, 0.0)
         self._threads = Threads(threads, "torpor-step")
+        self._provider = tracer_provider
+        self._tracing: Tracing | None = None
         self._closing: list[Callable[[], None]] = []
 
     # a life
@@ -150,6 +158,7 @@ class Worker:
             enrol, self.name, self.life.name, list(self._served)
         )
         self.saw_time(now)
+        self._tracing = tracing(self._provider, self.store, self.token_key)
         listener: Listener = self.store.listen(self._hint)
         watch, seconds = LoopWatch(self.executors.values), self.lease_seconds
         self._renewals = Renewals(self.store, self.number, self._held, self._news.renewed, watch, lease_seconds=seconds)
@@ -222,9 +231,13 @@ class Worker:
         except StoreUnavailable as error:
             self.log.warning("cannot claim", error=error.message)
             return 0
+        parents = await self._tracing.parents(claimed) if self._tracing is not None else {}
         for one in claimed:
             served = self._served[one.run.program]
             executor = Executor(self, one, served.flow, served.version, blobs)
+            if self._tracing is not None:
+                told = stretch_of(executor.name, served.flow.name, served.version, self.name)
+                executor.trace = self._tracing.stretch(one, told, parents.get(one.run.id, ""), executor.bodies.struck)
             self.executors[one.run.id] = executor
             self._tenant = one.run.tenant
             self.on_event("awake", executor, State.RUNNING)
@@ -253,6 +266,8 @@ class Worker:
     def left(self, executor: roles.Executor, state: State, proposal: Proposal) -> None:
         """Take note that a run was put away or ended, with its lease given up."""
         self._forget(executor)
+        if executor.trace is not None:
+            executor.trace.end(state.word)
         if state is State.WAITING and proposal.due_at is not None:
             self.on_due(proposal.due_at)
         self.on_event("left", executor, state)
@@ -261,6 +276,8 @@ class Worker:
         """Take note that a run was lost."""
         del error
         self._forget(executor)
+        if executor.trace is not None:
+            executor.trace.end("lost")
         self.on_event("lost", executor, State.RUNNING)
 
     def _forget(self, executor: roles.Executor) -> None:

@@ -1,4 +1,4 @@
-"""Verbs on PostgreSQL: lines, deadlines, cancels."""
+"""Verbs on PostgreSQL: lines, deadlines, cancels, traces."""
 
 from __future__ import annotations
 
@@ -37,6 +37,8 @@ _PUT_DEADLINES = """INSERT INTO deadlines (run_id, due_at) SELECT * FROM unnest(
     AS d(run_id, due_at) ORDER BY run_id ON CONFLICT DO NOTHING"""
 _PUT_CANCELS = """INSERT INTO cancels (run_id, at, reason) SELECT run_id, %(now)s, reason
     FROM unnest(%(runs)s::bigint[], %(reasons)s::text[]) AS c(run_id, reason) ORDER BY run_id ON CONFLICT DO NOTHING"""
+_PUT_TRACES = """INSERT INTO traces (run_id, parent) SELECT * FROM unnest(%(runs)s::bigint[], %(parents)s::text[])
+    AS t(run_id, parent) ORDER BY run_id ON CONFLICT DO NOTHING"""
 _ADD = """INSERT INTO compensations (run_id, n, ref, body)
     SELECT * FROM unnest(%(runs)s::bigint[], %(ns)s::int[], %(refs)s::text[], %(bodies)s::bytea[])"""
 _DROP = """DELETE FROM compensations c USING unnest(%(runs)s::bigint[], %(refs)s::text[]) AS d(run_id, ref)
@@ -44,7 +46,7 @@ _DROP = """DELETE FROM compensations c USING unnest(%(runs)s::bigint[], %(refs)s
 
 
 class LineVerbs(Begun):
-    """Lines, places, deadlines, cancels."""
+    """Lines, places, deadlines, cancels, traces."""
 
     def open_lines(self, wanted: Mapping[str, int]) -> dict[str, LineRow]:
         """Return lines, locked, written if they are not there."""
@@ -150,6 +152,17 @@ class LineVerbs(Begun):
     def cancels(self, ids: Sequence[int]) -> dict[int, str]:
         """Return reasons."""
         statement = "SELECT run_id, reason FROM cancels WHERE run_id = ANY(%(ids)s::bigint[])"
+        return {row[0]: row[1] for row in self._ask(statement, ids=longs(ids))}
+
+    def put_traces(self, parents: Sequence[tuple[int, str]]) -> None:
+        """Write traceparents."""
+        texts.check((parent for _, parent in parents), "a traceparent")
+        runs, said = [parent[0] for parent in parents], [parent[1] for parent in parents]
+        self._tell(_PUT_TRACES, runs=longs(runs), parents=TextArray(said))
+
+    def traces(self, ids: Sequence[int]) -> dict[int, str]:
+        """Return traceparents."""
+        statement = "SELECT run_id, parent FROM traces WHERE run_id = ANY(%(ids)s::bigint[])"
         return {row[0]: row[1] for row in self._ask(statement, ids=longs(ids))}
 
     def add_compensations(self, rows: Sequence[CompensationRow]) -> None:

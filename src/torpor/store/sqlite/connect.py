@@ -21,7 +21,7 @@ TABLES = (
     *("streams", "parts", "views"),
     *("schedules", "slots"),
     *("events", "event_matches", "replies", "too_late"),
-    *("lines", "places", "deadlines", "cancels", "compensations"),
+    *("lines", "places", "deadlines", "cancels", "compensations", "traces"),
     *("budgets", "holds", "shorts", "buckets"),
     *("forks", "cut_rows", "prunes", "retention"),
 )

@@ -1,4 +1,4 @@
-"""Verbs on SQLite: lines, deadlines, cancels. The one writer of SQLite needs no row locks."""
+"""Verbs on SQLite: lines, deadlines, cancels, traces. The one writer of SQLite needs no row locks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _line(row: tuple[int, str, int, int, int]) -> LineRow:
 
 
 class LineVerbs(Begun):
-    """Lines, places, deadlines, cancels."""
+    """Lines, places, deadlines, cancels, traces."""
 
     def open_lines(self, wanted: Mapping[str, int]) -> dict[str, LineRow]:
         """Return lines, written if they are not there."""
@@ -136,6 +136,15 @@ class LineVerbs(Begun):
     def cancels(self, ids: Sequence[int]) -> dict[int, str]:
         """Return reasons."""
         return dict(self._many("SELECT run_id, reason FROM cancels WHERE run_id IN", ids))
+
+    def put_traces(self, parents: Sequence[tuple[int, str]]) -> None:
+        """Write traceparents."""
+        texts.check((parent for _, parent in parents), "a traceparent")
+        self._db.executemany("INSERT INTO traces (run_id, parent) VALUES (?, ?) ON CONFLICT DO NOTHING", parents)
+
+    def traces(self, ids: Sequence[int]) -> dict[int, str]:
+        """Return traceparents."""
+        return dict(self._many("SELECT run_id, parent FROM traces WHERE run_id IN", ids))
 
     def add_compensations(self, rows: Sequence[CompensationRow]) -> None:
         """Write compensations."""

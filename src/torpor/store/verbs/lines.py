@@ -1,4 +1,4 @@
-"""Verbs about lines: who holds a place, who waits for one; and about deadlines."""
+"""Verbs about lines: who holds a place, who waits for one; and about deadlines and traces."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class LineVerbs(Protocol):
-    """Lines, places, deadlines."""
+    """Lines, places, deadlines, traces."""
 
     def open_lines(self, wanted: Mapping[str, int]) -> dict[str, LineRow]:
         """Write lines that are not there, by name, set how many places each has, and return them locked."""
@@ -60,3 +60,9 @@ class LineVerbs(Protocol):
 
     def drop_deadlines(self, ids: Sequence[int]) -> None:
         """Remove deadlines."""
+
+    def put_traces(self, parents: Sequence[tuple[int, str]]) -> None:
+        """Write (run, traceparent), each once: the first stays."""
+
+    def traces(self, ids: Sequence[int]) -> dict[int, str]:
+        """Return the traceparents of runs that have one."""
