@@ -7,6 +7,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -311,6 +312,7 @@ print([name for name in sys.modules if name.startswith("opentelemetry")])
 """
 
 
+@pytest.mark.slow
 def test_nothing_is_imported_when_off() -> None:
     """A process that uses no OpenTelemetry works without loading it."""
     done = subprocess.run([sys.executable, "-c", OFF], capture_output=True, text=True, check=False)
