@@ -148,6 +148,8 @@ class ChildFailed(TorporError):
         self.child = child
         self.kind = kind
         self.detail = detail
+        self.call = ""
+        """The key of the join in its turn."""
 
 
 class RunFailed(TorporError):

@@ -68,6 +68,21 @@ def test_spent_keys_are_known(store: Store) -> None:
     assert store.transact_now(lambda tx: tx.spent(one, [])) == set()
 
 
+def test_what_is_forgotten_can_be_sent_again(store: Store) -> None:
+    """Only consumed signals of this run with these keys are forgotten."""
+    world = populate(store, 2)
+    one, two = world.runs
+    signals = [NewSignal(one, "a", b"1", "a"), NewSignal(one, "b", b"1", "b"), NewSignal(one, "c", b"1", "c")]
+    world.signal(*signals, NewSignal(two, "a", b"1", "a"))
+    store.transact_now(lambda tx: tx.take_signals([(one, 1), (one, 3), (two, 1)]))
+    store.transact_now(lambda tx: tx.forget_spent(one, ["a", "b", "d"]))
+    store.transact_now(lambda tx: tx.forget_spent(one, []))
+    assert store.transact_now(lambda tx: tx.spent(one, ["a", "b", "c"])) == {"c"}
+    assert store.transact_now(lambda tx: tx.spent(two, ["a"])) == {"a"}
+    kept = store.transact_now(lambda tx: tx.add_signals(signals))
+    assert kept == [Kept.NEW, Kept.DUPLICATE, Kept.DUPLICATE]
+
+
 def test_live_children_come_by_parent_and_number(store: Store) -> None:
     """Above a number, up to a limit over all parents; those that ended are not among them."""
     world = populate(store, 2)

@@ -10,8 +10,9 @@ import pytest
 
 from tests.worker.labs import on
 from torpor import App, Context
+from torpor.client import Client
 from torpor.core.ids import parse_run, run_name
-from torpor.core.run import Flag
+from torpor.core.run import Flag, State
 from torpor.errors import ChildFailed, RunFailed, UsageError
 
 if TYPE_CHECKING:
@@ -102,6 +103,12 @@ async def mistaken(ctx: Context, how: str) -> list[str]:
             await ctx.spawn("nothing", 1)
         elif how == "itself":
             await ctx.join(ctx.run_id)
+        elif how == "half a letter":
+            await ctx.spawn("half", Order(2), key="\ud800")
+        elif how == "half a name":
+            await ctx.spawn("\ud800", Order(2))
+        elif how == "half a step":
+            await ctx.step(mood, 2, step_id="\ud800")
         elif how == "no id":
             await ctx.join("who?")
         elif how == "twice":
@@ -122,6 +129,37 @@ async def mistaken(ctx: Context, how: str) -> list[str]:
 async def ancestor(ctx: Context) -> Any:
     """Let a child wait for this run: a cycle."""
     return await ctx.join(await ctx.spawn("mistaken", ctx.run_id))
+
+
+@app.flow
+async def parting(ctx: Context, numbers: list[int]) -> Any:
+    """Join children, and fail with them."""
+    children = await asyncio.gather(*(ctx.spawn("moody", n) for n in numbers))
+    return await ctx.join_all(children) if numbers[1:] else await ctx.join(children[0])
+
+
+@app.flow
+async def leaving(ctx: Context, number: int) -> Any:
+    """Start a child that fails, and wait for a word."""
+    await ctx.spawn("moody", number)
+    return await ctx.receive("go")
+
+
+@app.flow
+async def moody(ctx: Context, number: int) -> Any:
+    """Fail until the world is mended, then have a child of one's own."""
+    await ctx.step(mood, number)
+    return await ctx.join(await ctx.spawn("half", Order(2 * number)))
+
+
+@app.step
+async def mood(number: int) -> None:
+    """Refuse odd numbers while they are not mended."""
+    if number % 2 and not MENDED:
+        raise ValueError(f"{number} is odd")
+
+
+MENDED: list[bool] = []
 
 
 def children_of(lab: Lab, run: Run) -> Any:
@@ -257,6 +295,9 @@ def test_a_key_names_one_child(store: Store, moment: Moment) -> None:
         ("unknown", 'no program named "nothing" (the store has: ancestor, chain,'),
         ("itself", "is this run"),
         ("no id", "is not an id"),
+        ("half a letter", "a child's key has at most 500 letters"),
+        ("half a name", "a program's name is a text of 1 to 200 letters"),
+        ("half a step", "half of a surrogate pair cannot be stored"),
         ("twice", "was joined before"),
         ("at once", "is being joined already"),
         ("half-ZZZZ", "is not a child of mistaken-"),
@@ -281,4 +322,54 @@ def test_a_cycle_is_a_mistake(store: Store, moment: Moment) -> None:
         message, _ = await lab.result(run)
         assert f"{run} is not a child of mistaken-" in message
 
+    on(store, moment, app, check)
+
+
+@pytest.mark.parametrize("numbers", [[1], [1, 2, 3]])
+def test_a_failed_family_is_retried(store: Store, moment: Moment, numbers: list[int]) -> None:
+    """The children first, which act although their parent ended; then the parent joins them as they are now."""
+
+    async def check(lab: Lab) -> None:
+        client = Client(lab.store)
+        run = await lab.start(parting, numbers)
+        with pytest.raises(RunFailed, match="1 is odd"):
+            await lab.result(run)
+        await client.retry(run.name, by="ana")
+        with pytest.raises(RunFailed, match="1 is odd"):  # nothing was mended: told again, it fails again
+            await lab.result(run)
+        MENDED.append(True)
+        for row in await children_of(lab, run):
+            if row.state is State.FAILED:
+                await client.retry(run_name("moody", row.id), by="ana")
+        await lab.settle()
+        rows = await children_of(lab, run)
+        assert {row.state for row in rows} == {State.COMPLETED}, rows
+        assert len((await client.retry(run.name, by="ana")).again) == 1
+        done = await lab.result(run)
+        assert [one.number for one in (done if numbers[1:] else [done])] == numbers
+        assert await lab.store.transact(lambda tx: tx.unread([run.number])) == {}
+
+    MENDED.clear()
+    on(store, moment, app, check)
+
+
+@pytest.mark.parametrize("ends", ["completed", "cancelled"])
+def test_a_child_is_retried_below_a_parent_that_ended(store: Store, moment: Moment, ends: str) -> None:
+    """It goes on as an independent one: it has a child, and is not stuck in silence (G13)."""
+
+    async def check(lab: Lab) -> None:
+        client = Client(lab.store)
+        run = await lab.start(leaving, 1)
+        await lab.settle()
+        await (lab.signal(run, "go") if ends == "completed" else lab.cancel(run))
+        await lab.settle()
+        assert await lab.state(run) == ends
+        MENDED.append(True)
+        (row,) = await children_of(lab, run)
+        name = run_name("moody", row.id)
+        await client.retry(name, by="ana")
+        await lab.settle()
+        assert (await client.get(name)).state == "completed"
+
+    MENDED.clear()
     on(store, moment, app, check)

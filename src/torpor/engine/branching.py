@@ -8,21 +8,24 @@
   nothing (G18). Open waits end. Signals that nobody has read stay: they were sent to the run, not to a branch of it.
   Those that were read after the checkpoint are not sent again: nothing is repeated unasked.
 * **retry** starts a failed run again at its checkpoint: what succeeded is used, the failures it ended with are superseded
-  (`core.replay`), an unknown effect stays unknown.
+  (`core.replay`), an unknown effect stays unknown. A join that failed is done again and learns how its children stand by
+  then: they are retried first. A child whose parent is no more goes on as an independent one, because nothing may act
+  below a run that ended (G12), and nothing wait there for what is refused in silence (G13).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torpor.core.checkpoint import INPUT, MOST_CHECKPOINTS, Mark, mark_of
-from torpor.core.ids import run_name
+from torpor.core.ids import parse_run, run_name
 from torpor.core.journal import RESOLVES, Kind, Stored
-from torpor.core.replay import shown
+from torpor.core.replay import CallKind, kind_of, shown
 from torpor.core.run import Flag, State
-from torpor.engine import budgets, streams
+from torpor.engine import budgets, follow_ups, streams
 from torpor.engine.checkpoints import entries_after, find_point, present
 from torpor.engine.decisions import find_run, refuse_pruned
+from torpor.engine.family import falling
 from torpor.engine.large import read_whole
 from torpor.engine.queries.outlook import Outlook, outlook
 from torpor.errors import Conflict, UsageError
@@ -207,7 +210,11 @@ def retry(tx: Tx, run: str, *, by: str) -> Retried:
     marks = [(key, None) for key in again] + [(None, note)]
     added = [Stored(row.head + n, now, epoch, Kind.RETRY, *mark) for n, mark in enumerate(marks, start=1)]
     tx.add_entries(row.id, added)
-    tx.change_runs([_ready(row, now, row.head + len(added), epoch)])
+    ready = _ready(row, now, row.head + len(added), epoch)
+    if falling(tx, [row._replace(state=State.READY)]):
+        ready = ready._replace(flags=(row.flags & ~_OF_WAITS) | Flag.INDEPENDENT)
+    tx.change_runs([ready])
+    follow_ups.tell_again(tx, row, _joined(tx, entries, again))
     tx.hint("ready")
     used = [shown(e.key) for e in entries if e.key is not None and e.kind in RESOLVES and e.kind is not Kind.FAILURE]
     return Retried(name, state.seq, used, [shown(key) for key in again])
@@ -227,6 +234,17 @@ def _superseded(tx: Tx, entries: list[Stored]) -> list[str]:
     return failed[-1:]
 
 
+def _joined(tx: Tx, entries: list[Stored], again: list[str]) -> list[int]:
+    """Return the children whose ends the joins that are done again had consumed."""
+    failed = [entry for entry in entries if entry.kind is Kind.FAILURE and entry.key in again and entry.body]
+    found = [_said(tx, entry) for entry in failed if kind_of(str(entry.key)) is CallKind.JOIN]
+    return [parse_run(str(child))[1] for said in found for child in said.get("joined", ())]
+
+
 def _interrupted(tx: Tx, entry: Stored) -> bool:
+    return bool(_said(tx, entry).get("interrupt"))
+
+
+def _said(tx: Tx, entry: Stored) -> dict[str, Any]:
     said = values.plain(read_whole(tx, entry.body)) if entry.body else None
-    return isinstance(said, dict) and bool(said.get("interrupt"))
+    return said if isinstance(said, dict) else {}

@@ -100,6 +100,16 @@ def tell(tx: Tx, ended: Sequence[RunRow], locked: Mapping[int, RunRow]) -> None:
     _wake(tx, new, locked)
 
 
+def tell_again(tx: Tx, parent: RunRow, children: Sequence[int]) -> None:
+    """Let a run, which is locked, join children again: it is told of their ends as they are now, and later of the others'.
+
+    A child that ends at this moment is told of by its own follow-up, which needs the parent's lock.
+    """
+    tx.forget_spent(parent.id, [done_name(child) for child in children])
+    known = tx.get_runs(sorted(children)).values()
+    tell(tx, [child for child in known if child.parent == parent.id], {parent.id: parent})
+
+
 def _wake(tx: Tx, ended: Sequence[RunRow], locked: Mapping[int, RunRow]) -> None:
     """Count down what parents need, and make ready those that wait for nothing more (G20)."""
     by_parent: dict[int, set[int]] = {}

@@ -94,9 +94,11 @@ class Calling:
         if asyncio._get_running_loop() is not loop:  # noqa: SLF001 - the same without the exception
             message = f"ctx.{kind.name.lower()} was called outside its flow"
             raise UsageError(message, hint="a step or effect cannot use ctx; do it in the flow, before or after")
-        if step_id and any(letter in step_id for letter in "#@~\0"):
-            message = f"step_id={step_id!r}: # @ ~ are used in keys"
-            raise UsageError(message)
+        if step_id and (any(letter in step_id for letter in "#@~") or not storable(step_id)):
+            message = (
+                f"step_id={step_id!r}: # @ ~ are used in keys, U+0000 and half of a surrogate pair cannot be stored"
+            )
+            raise UsageError(message, hint="take a plain text")
         future = loop.future(stubborn=stubborn)
         request = Request(kind, name, values, future, definition, step_id, expires_seconds, rate=rate, fits=fits)
         port.ask(request)
@@ -118,12 +120,17 @@ class Calling:
             raise self._port.loop.refuse(message, hint="do it in a step before; the body runs again when the run wakes")
 
 
+def storable(text: str) -> bool:
+    """Whether both stores can keep a name or key: without U+0000 and halves of surrogate pairs."""
+    return "\0" not in text and (text.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in text))
+
+
 def check_name(name: str, what: str) -> None:
     """Refuse what cannot be a name that others see."""
     given: object = name
-    if not isinstance(given, str) or not 0 < len(given) <= 200 or "\0" in given:  # noqa: PLR2004 - said in the message
-        message = f"{what} is a text of 1 to 200 letters without U+0000, not {name!r}"
-        raise UsageError(message)
+    if not isinstance(given, str) or not 0 < len(given) <= 200 or not storable(given):  # noqa: PLR2004 - said below
+        message = f"{what} is a text of 1 to 200 letters without U+0000 or half of a surrogate pair, not {name!r}"
+        raise UsageError(message, hint="take a name that is plain and short text")
     if name.startswith(RESERVED):
         message = f"{what} is {name!r}: what begins with {RESERVED} is torpor's own"
         raise UsageError(message)

@@ -8,7 +8,7 @@ from torpor.core.ids import parse_run
 from torpor.core.money import micros_of
 from torpor.core.replay import CallKind
 from torpor.errors import UsageError
-from torpor.sdk.calling import Calling, check_name
+from torpor.sdk.calling import Calling, check_name, storable
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable
@@ -40,8 +40,9 @@ class Children(Calling):
         and for a budget that does not fit below this run's.
         """
         check_name(program, "a program's name")
-        if len(key) > _KEY_LETTERS or "\0" in key:
-            raise UsageError(f"a child's key has at most {_KEY_LETTERS} letters, none of them U+0000")
+        if len(key) > _KEY_LETTERS or not storable(key):
+            message = f"a child's key has at most {_KEY_LETTERS} letters, no U+0000 and no half of a surrogate pair"
+            raise UsageError(message, hint="take a key that is plain and short text")
         values = {"input": input, "key": key, "independent": bool(independent)}
         if budget is not None:
             values["budget"] = micros_of(budget, "a child's budget", positive=True)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from torpor.core.replay import CallKind
-from torpor.sdk.calling import Calling
+from torpor.errors import UsageError
+from torpor.sdk.calling import Calling, storable
 from torpor.sdk.steps import definition_of
 from torpor.sdk.work import arguments
 
@@ -31,5 +32,8 @@ class OnCancel(Calling):
 
     def drop_on_cancel(self, compensation: str) -> Coroutine[Any, Any, None]:
         """Take back what `on_cancel` registered: it is settled and must not be undone any more."""
+        given: object = compensation
+        if not isinstance(given, str) or not storable(given):
+            raise UsageError(f"drop_on_cancel takes what ctx.on_cancel returned, not {compensation!r}")
         number = self._promise("drop_on_cancel", compensation)
         return self._call(number, CallKind.COMPENSATION, "drop_on_cancel", {"drop": compensation})

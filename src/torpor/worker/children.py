@@ -160,7 +160,8 @@ class Children:
         children = [(child, ended[done_name(parse_run(child)[1])]) for child in request.values["children"]]
         failed = [(child, signal) for child, signal in children if signal.sender != _COMPLETED]
         if failed and not request.values.get("exceptions"):
-            body = executor.bodies.encode(self._failure(*failed[0]), "error")
+            said = self._failure(*failed[0]) | {"joined": [*dict.fromkeys(request.values["children"])]}
+            body = executor.bodies.encode(said, "error")
             executor.commits.record(Entry(Kind.FAILURE, wait.key, body))
         elif request.values.get("all"):
             parts = b",".join(self._part(child, signal) for child, signal in children)
@@ -205,13 +206,14 @@ def settled(request: Request, value: Any) -> Any:
     return [part if word == "completed" else failure_of(part) for word, part in value]
 
 
-def failure_of(recorded: dict[str, Any]) -> TorporError:
+def failure_of(recorded: dict[str, Any], key: str = "") -> TorporError:
     """Return the error code sees for a start or a join that failed: the same live and in replay."""
     kind, detail = str(recorded.get("kind", "")), str(recorded.get("detail", ""))
     hint, child = str(recorded.get("hint") or ""), str(recorded.get("child", ""))
     if not child:
         return UsageError(detail, hint=hint)
     said = "was cancelled" if kind == "Cancelled" else f"failed: {kind}: {detail}"
-    return ChildFailed(
-        f"child {child} {said}", child=child, kind=kind, detail=detail, hint=hint or f"torpor show {child}"
-    )
+    hint = hint or f"torpor show {child}"
+    failed = ChildFailed(f"child {child} {said}", child=child, kind=kind, detail=detail, hint=hint)
+    failed.call = key
+    return failed

@@ -15,7 +15,7 @@ from torpor.core.family import counted
 from torpor.core.journal import Entry, Kind
 from torpor.core.run import State
 from torpor.core.wait import WaitKind
-from torpor.errors import BudgetExceeded, Interrupted, StepFailed, UsageError
+from torpor.errors import BudgetExceeded, ChildFailed, Interrupted, StepFailed, UsageError
 from torpor.sdk.flow import rows_of
 from torpor.sdk.rows import seal
 from torpor.store.rows import WaitRow
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from torpor.worker.roles import Executor, Turn
 
 Last = Callable[[Proposal], None]
+_OF_CALLS = (StepFailed, ChildFailed, Interrupted, BudgetExceeded)
 
 
 def failure(error: BaseException) -> dict[str, Any]:
@@ -44,7 +45,7 @@ def _causes(error: BaseException | None, seen: set[int]) -> set[str]:
     if error is None or id(error) in seen:
         return set()
     seen.add(id(error))
-    found = {error.call} if isinstance(error, StepFailed | Interrupted | BudgetExceeded) and error.call else set()
+    found = {error.call} if isinstance(error, _OF_CALLS) and error.call else set()
     inner = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
     for one in (error.__cause__, error.__context__, *inner):
         found |= _causes(one, seen)

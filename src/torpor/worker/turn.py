@@ -262,7 +262,9 @@ class Turn:
         value = self._bodies.decode(entry.body)
         if entry.kind is Kind.FAILURE:
             of_child = request.kind in _FAMILY and not value.get("interrupt")
-            failed = children.failure_of(value) if of_child else failure_of(request.name, value, request.key)
+            failed = (
+                children.failure_of(value, request.key) if of_child else failure_of(request.name, value, request.key)
+            )
             request.future.set_exception(failed)
         elif request.kind is CallKind.JOIN:
             request.future.set_result(children.settled(request, value))

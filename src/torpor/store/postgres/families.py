@@ -36,6 +36,9 @@ _UNDELIVERED = "SELECT EXISTS (SELECT 1 FROM outbox) OR EXISTS (SELECT 1 FROM fo
 _SPENT = """SELECT key FROM inbox WHERE run_id = %(run)s AND key = ANY(%(keys)s::text[]) AND key IS NOT NULL
     AND body IS NULL"""
 
+_FORGET = """DELETE FROM inbox WHERE run_id = %(run)s AND key = ANY(%(keys)s::text[]) AND key IS NOT NULL
+    AND body IS NULL"""
+
 
 class FamilyVerbs(Begun):
     """Children, and what follows a run's end."""
@@ -92,6 +95,10 @@ class FamilyVerbs(Begun):
     def spent(self, run: int, keys: Sequence[str]) -> set[str]:
         """Return keys of consumed signals."""
         return {row[0] for row in self._ask(_SPENT, run=run, keys=TextArray([*keys]))}
+
+    def forget_spent(self, run: int, keys: Sequence[str]) -> None:
+        """Forget consumed signals."""
+        self._tell(_FORGET, run=run, keys=TextArray([*keys]))
 
     def name_blobs(self, names: Sequence[tuple[bytes, int]]) -> None:
         """Say that runs name blobs, in order."""

@@ -26,6 +26,9 @@ _UNDELIVERED = "SELECT EXISTS (SELECT 1 FROM outbox) OR EXISTS (SELECT 1 FROM fo
 _SPENT = """SELECT key FROM inbox WHERE run_id = ? AND key IN (SELECT value FROM json_each(?)) AND key IS NOT NULL
     AND body IS NULL"""
 
+_FORGET = """DELETE FROM inbox WHERE run_id = ? AND key IN (SELECT value FROM json_each(?)) AND key IS NOT NULL
+    AND body IS NULL"""
+
 
 class FamilyVerbs(Begun):
     """Children, and what follows a run's end."""
@@ -87,6 +90,10 @@ class FamilyVerbs(Begun):
         """Return keys of consumed signals."""
         rows = self._db.execute(_SPENT, (run, json.dumps([*keys])))
         return {row[0] for row in rows}
+
+    def forget_spent(self, run: int, keys: Sequence[str]) -> None:
+        """Forget consumed signals."""
+        self._db.execute(_FORGET, (run, json.dumps([*keys])))
 
     def name_blobs(self, names: Sequence[tuple[bytes, int]]) -> None:
         """Say that runs name blobs."""

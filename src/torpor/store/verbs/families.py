@@ -50,5 +50,8 @@ class FamilyVerbs(Protocol):
     def spent(self, run: int, keys: Sequence[str]) -> set[str]:
         """Return which of these keys belong to signals that the run has consumed."""
 
+    def forget_spent(self, run: int, keys: Sequence[str]) -> None:
+        """Forget that the run has consumed signals with these keys: what is sent with one again is new."""
+
     def name_blobs(self, names: Sequence[tuple[bytes, int]]) -> None:
         """Say that (digest, run): a run names a blob that another run wrote, so that it stays while either needs it."""
