@@ -89,6 +89,8 @@ def test_a_signal_that_nobody_waits_for(shell: Shell, runs: dict[str, str]) -> N
             "start double",
         ),
         (["double", "4", "--at", "soon"], "--at soon is no moment", "2026-12-24T18:00"),
+        (["double", "4", "--at", "+99999999999d"], "--at +99999999999d is no moment", "2026-12-24T18:00"),
+        (["double", "4", "--deadline", "99999999999d"], "--deadline 99999999999d is no time", "2h, 30m"),
     ],
 )
 def test_bad_starts(shell: Shell, runs: dict[str, str], words: list[str], message: str, hint: str) -> None:

@@ -200,6 +200,8 @@ def test_what_cannot_be_gone_back_to(store: Store, moment: Moment) -> None:
         with pytest.raises(NotFound, match="has no entry 99") as nowhere:
             await client.rewind(run.name, at=99, by="ana")
         assert f"torpor rewind {run.name} --at {last}" in nowhere.value.hint
+        with pytest.raises(NotFound, match=f"has no entry {2**70}"):
+            await client.rewind(run.name, at=2**70, by="ana")
         with pytest.raises(NotFound, match="has no entry -1"):
             await client.fork(run.name, at=-1, by="ana")
         with pytest.raises(NotFound, match=r"entry 1 of .* is no checkpoint but an intent"):

@@ -107,11 +107,11 @@ def moment_of(text: str | None) -> datetime | None:
     if text is None:
         return None
     after = _AFTER.fullmatch(text)
-    if after is not None:
-        return clock.as_datetime(clock.wall()) + timedelta(**{_UNITS[after[2]]: float(after[1])})
     try:
+        if after is not None:
+            return clock.as_datetime(clock.wall()) + timedelta(**{_UNITS[after[2]]: float(after[1])})
         return datetime.fromisoformat(text).astimezone()
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise UsageError(
             f"--at {text} is no moment", hint="2026-12-24T18:00, 2026-12-24T18:00+01:00, or +10m"
         ) from error
@@ -122,9 +122,9 @@ def deadline_of(text: str | None) -> datetime | timedelta | None:
     if text is None:
         return None
     after = _AFTER.fullmatch(f"+{text.removeprefix('+')}")
-    if after is not None:
-        return timedelta(**{_UNITS[after[2]]: float(after[1])})
     try:
+        if after is not None:
+            return timedelta(**{_UNITS[after[2]]: float(after[1])})
         return datetime.fromisoformat(text).astimezone()
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise UsageError(f"--deadline {text} is no time", hint="2h, 30m, or 2026-12-24T18:00") from error

@@ -34,7 +34,7 @@ def worker(  # noqa: PLR0913, PLR0917 - what a worker can be told
     until_idle: Annotated[bool, typer.Option("--until-idle", help="End when nothing is ready or soon due.")] = False,
     lease_seconds: Annotated[
         float | None,
-        typer.Option("--lease-seconds", min=1.0, show_default=False, help="A lease's length. [45]"),
+        typer.Option("--lease-seconds", min=1.0, max=86_400.0, show_default=False, help="A lease's length. [45]"),
     ] = None,
     tag: Annotated[
         list[str] | None, typer.Option("--tag", show_default=False, help="Take runs with this tag, too. Repeatable.")

@@ -39,6 +39,10 @@ def present(tx: Tx, run: RunRow) -> Point:
     return Point(state.seq, state.at, Mark(state.turn, run.program, run.branch), state.body)
 
 
+_LAST = (1 << 31) - 1
+"""No entry has a higher number, and no store could look for one."""
+
+
 def find_point(tx: Tx, run: RunRow, name: str, at: int | None, verb: str) -> Point:
     """Return a checkpoint by its entry's number, the present one if none is said.
 
@@ -48,7 +52,7 @@ def find_point(tx: Tx, run: RunRow, name: str, at: int | None, verb: str) -> Poi
     now = present(tx, run)
     if at is None or at == now.seq:
         return now
-    entry = tx.entries([(run.id, at)]).get((run.id, at)) if at >= INPUT else None
+    entry = tx.entries([(run.id, at)]).get((run.id, at)) if INPUT <= at <= _LAST else None
     mark = mark_of(entry.key) if entry is not None and entry.kind is Kind.CHECKPOINT else None
     if entry is not None and mark is not None and entry.body is not None:
         return Point(entry.seq, entry.at, mark, entry.body)
