@@ -11,6 +11,7 @@ import typer
 from torpor.cli.editing import edits_of
 from torpor.cli.options import By, Json, Store, deadline_of, decider, moment_of, store_url, value_of
 from torpor.cli.reading import answered, asked
+from torpor.cli.screen import clean
 from torpor.errors import UsageError
 
 if TYPE_CHECKING:
@@ -176,8 +177,9 @@ def signal(  # noqa: PLR0913, PLR0917 - what can be said about a signal
         return new, [wait.title.removeprefix("message ") for wait in before.waits if wait.kind == "message"]
 
     new, awaited = asked(store, send)
-    other = f"; it waits for: {', '.join(awaited)}" if awaited and name not in awaited else ""
-    said = f"{name} is kept for {run}{other}" if new else f"{name} with this key came before: nothing changed"
+    other = f"; it waits for: {clean(', '.join(awaited))}" if awaited and name not in awaited else ""
+    shown = clean(name)
+    said = f"{shown} is kept for {run}{other}" if new else f"{shown} with this key came before: nothing changed"
     answered({"run": run, "signal": name, "kept": new}, lambda _: [said], as_json=as_json)
 
 
@@ -193,12 +195,13 @@ def _interrupt(
 
 def _publish(name: str, value: Any, key: str | None, store: str | None, *, as_json: bool) -> None:
     done = asked(store, lambda client: client.publish(name, value, key=key))
+    shown = clean(name)
     on_its_way = "; more are on its way" if done.going else ""
     runs = f"{done.reached} {'run' if done.reached == 1 else 'runs'}"
     said = (
-        f"event {name} reached {runs}{on_its_way}; it is kept for a day"
+        f"event {shown} reached {runs}{on_its_way}; it is kept for a day"
         if done.new
-        else f"event {name} with this key came before"
+        else f"event {shown} with this key came before"
     )
     answered(
         {"event": name, "new": done.new, "reached": done.reached, "going": done.going},
@@ -288,7 +291,7 @@ def _consent(item: InboxItem) -> str | None:
         if line.startswith("next: "):
             break
         screen.say(line)
-    sys.stderr.write(f"approve {item.what} [y/N] ")
+    sys.stderr.write(f"approve {clean(item.what)} [y/N] ")
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
         screen.say("not approved; it still waits")
@@ -311,4 +314,6 @@ def deny(
 
 def decided(wait: str, what: str, who: str, *, as_json: bool) -> None:
     """Say what was decided, by whom."""
-    answered({"wait": wait, "decision": what, "by": who}, lambda _: [f"{wait} {what}, by {who}"], as_json=as_json)
+    answered(
+        {"wait": wait, "decision": what, "by": who}, lambda _: [f"{wait} {what}, by {clean(who)}"], as_json=as_json
+    )

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from dataclasses import fields, is_dataclass
 from typing import IO, Any
 
 from torpor import clock
 from torpor.errors import TorporError
+
+_RAW = re.compile("[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""What JSON need not escape, but would drive a terminal or cannot be written."""
 
 
 def document(value: Any) -> Any:
@@ -36,7 +40,9 @@ def iso(at: int) -> str:
 def write(value: Any, out: IO[str] | None = None, *, line: bool = False) -> None:
     """Write one document; with `line` on a single line, for a stream of them."""
     stream = sys.stdout if out is None else out
-    stream.write(json.dumps(document(value), ensure_ascii=False, indent=None if line else 2) + "\n")
+    utf8 = (getattr(stream, "encoding", None) or "utf-8").lower().replace("-", "") == "utf8"
+    text = json.dumps(document(value), ensure_ascii=not utf8, indent=None if line else 2)
+    stream.write(_RAW.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n")
     stream.flush()
 
 

@@ -10,6 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from torpor.cli.options import beyond
 from torpor.errors import UsageError
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ def _edit(text: str) -> tuple[str, Any]:
         return path, json.loads(value)
     except json.JSONDecodeError:
         return path, value
+    except (ValueError, RecursionError) as error:
+        raise beyond(f"--set {path}", error) from error
 
 
 def _edited(item: InboxItem) -> Any:
@@ -64,3 +67,9 @@ def _edited(item: InboxItem) -> Any:
         except json.JSONDecodeError as error:
             place = f"line {error.lineno}, column {error.colno}"
             raise UsageError(f"that is no JSON: {error.msg} at {place}; nothing was approved") from error
+        except UnicodeDecodeError as error:
+            raise UsageError(f"that is no UTF-8: {error.reason}; nothing was approved") from error
+        except OSError as error:
+            raise UsageError(f"what was edited cannot be read: {error}; nothing was approved") from error
+        except (ValueError, RecursionError) as error:
+            raise beyond("that", error) from error

@@ -121,9 +121,12 @@ def _age(text: str | None) -> timedelta | None:
     if text is None:
         return None
     found = _AGE.fullmatch(text)
-    if found is None:
-        raise UsageError(f"--older-than {text} is no duration", hint="30d, 12h, 90m or 0s")
-    return timedelta(**{_UNITS[found[2]]: float(found[1])})
+    try:
+        if found is not None:
+            return timedelta(**{_UNITS[found[2]]: float(found[1])})
+    except OverflowError:
+        pass  # longer than any time there is
+    raise UsageError(f"--older-than {text} is no duration", hint="30d, 12h, 90m or 0s")
 
 
 def _document(outlook: Outlook) -> Any:
@@ -133,29 +136,35 @@ def _document(outlook: Outlook) -> Any:
 
 
 def _stays(outlook: Outlook) -> Iterator[str]:
+    from torpor.cli.screen import clean
+
     for line in outlook.cannot_undo:
-        yield f"  stays    {line.effect} {line.args}".rstrip() + f"   turn {line.turn}, {line.safety}, {line.outcome}"
+        yield (
+            f"  stays    {line.effect} {clean(line.args)}".rstrip()
+            + f"   turn {line.turn}, {line.safety}, {line.outcome}"
+        )
 
 
 def _consent(outlook: Outlook, verb: str, command: str, *, yes: bool, cuts: bool, as_json: bool) -> None:
     """List what cannot be undone, and ask. Raises UsageError where nobody can be asked, Exit if it is not wanted."""
     if yes or not (cuts or outlook.cannot_undo):
         return
-    from torpor.cli.screen import Screen
+    from torpor.cli.screen import Screen, clean
 
     screen = Screen.of(sys.stderr)
     said = [f"{verb} of {outlook.run} to checkpoint {outlook.checkpoint}, the state of turn {outlook.turn}"]
     said += _stays(outlook)
     if cuts:
-        said += [f"  ends     the wait for {wait}" for wait in outlook.waits]
+        said += [f"  ends     the wait for {clean(wait)}" for wait in outlook.waits]
         said += [f"  cuts     {count} of {name}" for name, count in outlook.cut_rows.items()]
     for line in said if not as_json else ():
         screen.say(line)
     count = len(outlook.cannot_undo)
+    things = f"{count} cannot be undone"
     if as_json or not (sys.stdin.isatty() and sys.stderr.isatty()):
         names = ", ".join(line.effect for line in outlook.cannot_undo)
-        raise UsageError(f"{count} cannot be undone{f' ({names})' if names else ''}; nothing was changed", hint=command)
-    sys.stderr.write(f"{count} cannot be undone. {verb} [y/N] ")
+        raise UsageError(f"{things}{f' ({names})' if names else ''}; nothing was changed", hint=command)
+    sys.stderr.write(f"{things}. {verb} [y/N] ")
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
         screen.say("nothing was changed")

@@ -82,7 +82,20 @@ def value_of(text: str | None, what: str) -> Any:
         shown = content if len(content) <= 60 else f"{content[:60]}..."  # noqa: PLR2004 - enough to recognise it
         word = text == content and text[:1] not in {"{", "[", '"'}
         hint = f"a text needs its quotes: '{json.dumps(text)}'" if word else "compare its brackets, quotes and commas"
+        if not content.strip():
+            hint = "nothing is there; a value is needed: null, 4, '\"Ana\"'"
         raise UsageError(f"{source} is not JSON: {error.msg} at {place}: {shown}", hint=hint) from error
+    except (ValueError, RecursionError) as error:
+        raise beyond(source, error) from error
+
+
+def beyond(source: str, error: Exception) -> UsageError:
+    """Return what to say of JSON that is well formed and still more than Python reads."""
+    if isinstance(error, RecursionError):
+        return UsageError(
+            f"{source} is nested too deeply", hint="flatten it, for example into a list with parent indexes"
+        )
+    return UsageError(f"{source} has a number with more digits than can be read", hint="write it as a text, in quotes")
 
 
 def text_of(text: str) -> str:

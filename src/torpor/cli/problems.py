@@ -8,6 +8,7 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from torpor.cli.screen import clean
 from torpor.errors import TorporError
 
 if TYPE_CHECKING:
@@ -33,7 +34,9 @@ def tell(error: BaseException, *, as_json: bool = False, debug: bool = False) ->
         write(problem(plain), sys.stderr)
         return plain.exit_code
     if known is not None:
-        _write(f"error: {known.message.splitlines()[0]}\n" + (f"hint: {known.hint}\n" if known.hint else ""))
+        _write(
+            f"error: {clean(known.message.splitlines()[0])}\n" + (f"hint: {clean(known.hint)}\n" if known.hint else "")
+        )
         return known.exit_code
     if isinstance(error, SyntaxError):
         _write("".join(traceback.format_exception_only(error)))
@@ -42,7 +45,7 @@ def tell(error: BaseException, *, as_json: bool = False, debug: bool = False) ->
     if cut is not None and not debug:
         _write("".join(traceback.format_exception(type(error), error, cut)))
         return TorporError.exit_code
-    _write(f"error: {type(error).__name__}: {error}\n")
+    _write(f"error: {type(error).__name__}: {clean(str(error))}\n")
     if cut is None and not debug:
         _write("hint: this looks like a defect of torpor; --debug shows where\n")
     return TorporError.exit_code

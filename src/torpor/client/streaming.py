@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 POLL_SECONDS = 1.0
 """Hints make a reader fast; this is the truth behind them."""
 
+_LAST = 2**63 - 1
+"""The highest number that a part can have in a store."""
+
 
 class Part(NamedTuple):
     """A numbered part of a run's stream.
@@ -53,7 +56,7 @@ class Streaming(Connected):
         try:
             while True:
                 news.clear()
-                page = await self.store.transact(streams.read, run, after=after, lane=Lane.READ)
+                page = await self.store.transact(streams.read, run, after=min(after, _LAST), lane=Lane.READ)
                 if topics == {"ended"}:
                     topics.add(streams.topic_of(page.run_id))
                     news.set()  # what came between the read and this line had no listener

@@ -90,7 +90,7 @@ def wait_name(run: int, seq: int) -> str:
 def parse_wait(text: str) -> tuple[int, int]:
     """Split a wait's public id into the run's number and the entry's. Raises UsageError."""
     parts = text.strip().split("-")
-    if len(parts) != 3 or parts[0].lower() != "w" or not parts[2]:  # noqa: PLR2004 - w, run, entry
+    if len(parts) != 3 or parts[0].lower() != "w" or not 0 < len(parts[2]) <= _LONGEST:  # noqa: PLR2004 - w, run, entry
         message = f"{text!r} is not the id of a wait"
         raise UsageError(message, hint="a wait's id looks like w-7q3d-3; copy it from `torpor inbox`")
     return decode(parts[1]), _number(parts[2])

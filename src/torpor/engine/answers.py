@@ -43,7 +43,7 @@ def answer_of(content: Any, text: str) -> Any:
 
 
 def _meanings(text: str) -> Iterator[Any]:
-    with suppress(json.JSONDecodeError):
+    with suppress(ValueError, RecursionError):  # no JSON, or more of it than can be read
         yield json.loads(text)
     yield text
 

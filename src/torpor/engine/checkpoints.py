@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 PAGE = 2_000
 LISTED = 5
 
+_LAST = 2**63 - 1
+"""The highest number that an entry can have in a store."""
+
 
 class Point(NamedTuple):
     """A checkpoint that can be gone on from: its entry, when it was made, its mark, and its state as it is stored."""

@@ -120,9 +120,16 @@ def _arrange(tx: Tx, new: Sequence[tuple[int, Start]]) -> None:
         tx.put_traces(traces)
 
 
+_LAST_AT = 253_402_300_799_999_999
+"""The last microsecond of the year 9999: no later moment can be shown."""
+
+
 def _deadline(tx: Tx, one: Start) -> int | None:
     after = None if one.deadline_micros is None else max(tx.now(), one.due_at or 0) + one.deadline_micros
     deadline = one.deadline_at if one.deadline_at is not None else after
+    if deadline is not None and deadline > _LAST_AT:
+        message = "the deadline is after the year 9999, the last that there is"
+        raise UsageError(message, hint="nothing was started; give an earlier deadline, or none")
     if deadline is not None and deadline <= max(tx.now(), (one.due_at or 0)):
         message = "the deadline is not after the run's start"
         raise UsageError(message, hint="nothing was started; give a later deadline, or none")
