@@ -145,7 +145,8 @@ def test_a_run_gets_its_answer_wherever_a_worker_dies(store: Store, moment: Mome
         async for crash in lab.every_crash(asks, first.name, drive=lambda lab, _: lab.settle()):
             assert await crash.result() == {"double": 42}, crash
             count += 1
-        assert len([line for line in await lab.journal(first) if line.kind == "consumed"]) == count
+        askers = [line.value["sender"] for line in await lab.journal(first) if line.kind == "consumed"]
+        assert len(askers) == len(set(askers)) >= count, "undisturbed runs ask too"
 
     on(store, moment, app, check)
 

@@ -34,7 +34,7 @@ _EXAMPLES: dict[str, tuple[Callable[..., Any], str]] = {
     "deny": (deciding.deny, 'torpor deny w-7q3d-3 "wrong order number"'),
     "answer": (
         answering.answer,
-        'torpor answer w-7q3d-3 "the second one"   torpor answer w-7q3d-5 --happened \'{"id": "re_81"}\'',
+        'torpor answer w-7q3d-3 "the second one"',
     ),
     "cancel": (deciding.cancel, "torpor cancel greet-7Q3D"),
     "retry": (history.retry, "torpor retry greet-7Q3D"),
