@@ -9,9 +9,10 @@ import pytest
 from tests.conformance.meeting import Beside, Held
 from tests.conformance.world import LEASE, OUTCOME, World, add, away, populate
 from tests.stores import raw
-from torpor.core.commit import Blob
+from torpor.core.commit import Blob, NewMessage
 from torpor.core.journal import Entry, Kind
 from torpor.core.run import Flag, State
+from torpor.engine import waits
 from torpor.store.rows import Claim, Kept, Left, NewSignal, StateRow
 
 if TYPE_CHECKING:
@@ -65,6 +66,29 @@ def test_a_suspend_that_waits_behind_a_signal_does_not_sleep(
     assert signal.result() == [Kept.NEW]
     assert suspend.result() == {lease.run_id: Left(State.READY, Flag.NONE)}
     assert len(world.store.transact_now(lambda tx: tx.unread([lease.run_id]))[lease.run_id]) == 1
+
+
+def test_a_senders_messages_never_overtake_each_other(on_server: Place, world: World, other: PostgresStore) -> None:
+    """G7: who would deliver the second waits until the first was delivered."""
+    sender, target = world.runs[:2]
+    world.store.transact_now(
+        lambda tx: tx.add_messages([(sender, NewMessage(target, "go", key, b"")) for key in ("k1", "k2")])
+    )
+
+    def first(tx: Tx) -> object:
+        [message] = tx.outbox(limit=1)
+        kept = tx.add_signals([NewSignal(target, "go", b"", message.key)])
+        tx.drop_messages([message.id])
+        return kept
+
+    delivering = Held(world.store, first)
+    second = Beside(lambda: other.transact_now(waits.deliver))
+    on_server.blocked()
+    assert delivering.result() == [Kept.NEW]
+    assert second.result().done == 1
+    unread = world.store.transact_now(lambda tx: tx.unread([target]))[target]
+    assert [signal.seq for signal in unread] == [1, 2]
+    assert world.store.transact_now(lambda tx: tx.outbox(limit=9)) == []
 
 
 def test_two_signals_with_one_key_are_one(on_server: Place, world: World, other: PostgresStore) -> None:

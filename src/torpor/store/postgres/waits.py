@@ -50,7 +50,8 @@ woken AS (UPDATE runs r SET inbox = g.inbox, due_at = CASE WHEN r.state = 2 AND 
 SELECT l.n, l.state, (EXISTS (SELECT 1 FROM fresh f WHERE f.n = l.n AND (f.run_id, f.seq) IN (SELECT run_id, seq FROM kept)))
     , now FROM locked l, moment"""
 _OUTBOX = """SELECT id, run_id, target, name, key, body, kind, detail FROM outbox ORDER BY id LIMIT %(limit)s
-    FOR UPDATE SKIP LOCKED"""
+    FOR UPDATE"""
+"""Nothing is skipped: a sender's second message must not be delivered while another process delivers the first (G7)."""
 
 
 def _wait_row(row: Sequence[Any]) -> WaitRow:

@@ -41,7 +41,7 @@ class WaitVerbs(Protocol):
         """Return the unread signals of runs, in order."""
 
     def outbox(self, *, limit: int) -> list[MessageRow]:
-        """Return the oldest messages, locked, skipping what others have locked."""
+        """Return the oldest messages, locked; whoever delivers waits for who does: a sender's messages keep their order."""
 
     def drop_messages(self, ids: Sequence[int]) -> None:
         """Remove delivered messages."""
