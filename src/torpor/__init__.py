@@ -1,4 +1,4 @@
-"""Durable agents, leased executors, computers that are put away.
+"""A runtime for durable agents: runs that wait, survive, and go on at the exact step.
 
 The public face. Names are loaded when they are first used, so that `import torpor` costs next to nothing.
 """

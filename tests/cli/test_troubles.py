@@ -57,7 +57,7 @@ def test_no_store(shell: Shell) -> None:
     assert (done.code, done.out) == (6, "")
     assert done.err.splitlines() == [
         "error: there is no database at torpor.db",
-        "hint: torpor init, or torpor dev APP.py, makes one",
+        "hint: torpor dev APP.py, or torpor worker APP.py, makes one",
     ]
     assert not (shell.folder / "torpor.db").exists()
     assert shell.run("ps", "--store", "postgresql://nobody@127.0.0.1:1/none").code == 6

@@ -196,6 +196,15 @@ def test_runs_go_in_parts(store: Store) -> None:
     assert store.transact_now(lambda tx: tx.measure([other])) == before
 
 
+def test_a_number_is_never_used_twice(store: Store) -> None:
+    """A run's number is part of its effects' keys: what starts after the newest runs were pruned gets another one."""
+    world = populate(store, 3)
+    store.transact_now(lambda tx: tx.drop_of_runs(world.runs[1:], limit=100))
+    store.transact_now(lambda tx: tx.drop_of_runs(world.runs[:1], limit=100))
+    later = populate(store, 2).runs
+    assert min(later) > max(world.runs)
+
+
 def test_a_journal_has_an_old_end(store: Store, moment: Moment) -> None:
     """Up to where all is older than a moment, below a number, a bounded number at a time."""
     world = populate(store)

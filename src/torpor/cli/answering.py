@@ -22,7 +22,7 @@ def answer(  # noqa: PLR0913, PLR0917 - what can be said to each kind of wait
         str, typer.Argument(metavar="WAIT|TOKEN", help="A wait's id, from `torpor inbox`, or a callback's token.")
     ],
     value: Annotated[
-        str | None, typer.Argument(metavar="VALUE", help="The answer to a question or a callback: text, or JSON.")
+        str | None, typer.Argument(metavar="VALUE", help="To a question: text, or JSON. To a callback: JSON.")
     ] = None,
     store: Store = None,
     as_json: Json = False,

@@ -74,7 +74,7 @@ def root(
         bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Durable agents, leased executors, computers that are put away."""
+    """A runtime for durable agents: runs that wait, survive, and go on at the exact step."""
 
 
 for _name, (_command, _example) in _EXAMPLES.items():

@@ -201,10 +201,10 @@ def item_lines(screen: Screen, item: InboxItem, now: int) -> Iterator[str]:
 
 
 def _pasteable(commands: Sequence[tuple[str, str]]) -> Iterator[str]:
-    """Yield commands that can be pasted, and beside each what it means."""
+    """Yield commands, and behind each what it means: a comment to a shell, so that a whole line can be pasted."""
     width = max(len(command) for command, _ in commands)
     for n, (command, says) in enumerate(commands):
-        yield f"{'      ' if n else 'next: '}{command:<{width}}   {says}".rstrip()
+        yield f"{'      ' if n else 'next: '}{command:<{width}}{f'   # {says}' if says else ''}".rstrip()
 
 
 def _field_lines(name: str, value: Any) -> Iterator[str]:
@@ -243,6 +243,8 @@ def shown_lines(screen: Screen, run: RunShown, *, entries: int) -> Iterator[str]
     for wait in line.waits:
         until = f", until {moment(wait.due_at, run.at)}" if wait.due_at is not None else ""
         yield f"  waits    {wait.wait}  {clean(wait.title)}{until}"
+    if line.deadline_at is not None:
+        yield f"  deadline {moment(line.deadline_at, run.at)}, then it is cancelled"
     yield from _family_lines(run.family)
     yield from _history_lines(run)
     if run.unread:

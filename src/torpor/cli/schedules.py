@@ -151,7 +151,8 @@ def _read(screen: Screen, line: ScheduleLine) -> Iterator[str]:
         yield from (_slot(line, slot) for slot in line.slots[-_LAST:])
     yield ""
     act = "--resume" if line.state == "paused" else "--pause"
-    yield f"next: torpor schedules {line.schedule} {act}   or   torpor schedules {line.schedule} --run"
+    yield f"next: torpor schedules {line.schedule} {act}"
+    yield f"      torpor schedules {line.schedule} --run"
 
 
 def _slot(line: ScheduleLine, slot: SlotLine) -> str:

@@ -192,7 +192,7 @@ class Children:
 def _refusal(child: str, run: str, joinable: Joinable) -> UsageError | None:
     """Return why a run cannot be joined, or None."""
     if joinable is Joinable.NO:
-        hint = "join takes the id that ctx.spawn returned; a run that is not a child is heard of by a signal it sends"
+        hint = "join takes the id that ctx.spawn returned; a fork has none of its source's children: fork before they started"
         return UsageError(f"{child} is not a child of {run}", hint=hint)
     if joinable is Joinable.BEFORE:
         return UsageError(f"{child} was joined before", hint="keep its result in the state of the flow")

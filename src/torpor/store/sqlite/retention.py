@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 _IDS = "(SELECT value FROM json_each(?1))"
 _LONG = {"journal": "rowid", "rows": "rowid", "cut_rows": "rowid", "parts": "rowid", "inbox": "seq"}
 """Tables in which one run can have very many rows, and what names a row there."""
+LAST_NUMBER = "SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'last_run'"
+"""The highest number that a run had when one was removed; what is started later gets a higher one."""
+_KEEP_LAST_NUMBER = f"""INSERT OR REPLACE INTO meta (key, value)
+    SELECT 'last_run', CAST(max(ifnull(max(id), 0), ifnull(({LAST_NUMBER}), 0)) AS TEXT) FROM runs"""
 
 
 class RetentionVerbs(Begun):
@@ -80,6 +84,7 @@ class RetentionVerbs(Begun):
         for table in OF_A_RUN:
             if table not in _LONG:
                 self._db.execute(f"DELETE FROM {table} WHERE run_id IN {_IDS}", (given,))
+        self._db.execute(_KEEP_LAST_NUMBER)
         self._db.execute(f"DELETE FROM runs WHERE id IN {_IDS}", (given,))
         return entries, False
 

@@ -11,6 +11,7 @@ from torpor.store.rows import ProgramRow
 from torpor.store.sqlite import hot
 from torpor.store.sqlite.begun import Begun
 from torpor.store.sqlite.hot import RUN_COLUMNS, run_row
+from torpor.store.sqlite.retention import LAST_NUMBER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,6 +22,9 @@ _CHANGE = """UPDATE runs SET state = coalesce(?, state), due_at = CASE WHEN ? IS
     head = coalesce(?, head), program = coalesce(?, program), flags = coalesce(?, flags), inbox = inbox + ?,
     takeovers = takeovers + ?, stalls = coalesce(?, stalls), epoch = coalesce(?, epoch), branch = coalesce(?, branch)
     WHERE id = ?"""
+
+_NEXT_NUMBER = f"(SELECT max(ifnull((SELECT max(id) FROM runs), 0), ifnull(({LAST_NUMBER}), 0)) + 1)"
+"""A run's number is part of its effects' keys, so no number is used twice, also when the newest runs were pruned."""
 
 
 class RunVerbs(Begun):
@@ -62,7 +66,8 @@ class RunVerbs(Begun):
             due_at = now if run.due_at is None else run.due_at
             values = (now, due_at, run.parent, run.tenant, run.program, state, run.priority)
             cursor = self._db.execute(
-                "INSERT INTO runs (created_at, due_at, parent, tenant, program, state, prio) VALUES (?, ?, ?, ?, ?, ?, ?)",
+                "INSERT INTO runs (id, created_at, due_at, parent, tenant, program, state, prio)"
+                f" VALUES ({_NEXT_NUMBER}, ?, ?, ?, ?, ?, ?, ?)",
                 values,
             )
             ids.append(cursor.lastrowid or 0)

@@ -108,7 +108,7 @@ class SqliteStore:
                 seat.close()
             if not self._create and not self._memory and not Path(self.path).exists():
                 message = f"there is no database at {self.path}"
-                raise StoreUnavailable(message, hint="torpor init, or torpor dev APP.py, makes one")
+                raise StoreUnavailable(message, hint="torpor dev APP.py, or torpor worker APP.py, makes one")
             seat = self._seats[place] = _Seat(self.path, self._watched, durable=self._durable)
             return seat
 
