@@ -8,7 +8,6 @@ again, the second happens in the very transaction that records it.
 from __future__ import annotations
 
 from enum import Enum, StrEnum, auto
-from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from torpor.core.lease import Fence, fence
@@ -123,4 +122,6 @@ def effect_key(run: int, branch: int, turn: int, call: str) -> str:
     Derived, never random: blake2b over run, branch, turn and the call's own key. Another branch gets another key.
     """
     text = f"{run}\n{branch}\n{turn}\n{call}"
+    from hashlib import blake2b  # of what an author imports only this would load it
+
     return blake2b(text.encode(), digest_size=16, person=b"torpor.effect").hexdigest()

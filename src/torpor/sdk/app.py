@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import sys
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
@@ -295,6 +294,8 @@ def module_name(function: Callable[..., Any]) -> str:
     name = getattr(function, "__module__", "") or ""
     if name == "__main__":
         file = getattr(sys.modules.get("__main__"), "__file__", None)
+        from pathlib import Path
+
         return Path(file).stem if file else name
     return name
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import random as machine_random
-import uuid as machine_uuid
 from datetime import timedelta
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -20,6 +18,7 @@ from torpor.sdk.work import Work
 
 if TYPE_CHECKING:
     from datetime import datetime
+    from uuid import UUID
 
     from torpor.sdk.port import Port
 
@@ -94,10 +93,14 @@ class Context(Work, Waiting, Asking, Hearing, Children, Speaking, Spending, OnCa
 
     def random(self) -> float:
         """Return a random float in [0, 1), from the operating system's entropy."""
+        import random as machine_random
+
         return float(self._value("random", machine_random.SystemRandom().random))
 
-    def uuid(self) -> machine_uuid.UUID:
+    def uuid(self) -> UUID:
         """Return a random UUID, from the operating system's entropy."""
+        import uuid as machine_uuid
+
         return machine_uuid.UUID(self._value("uuid", lambda: str(machine_uuid.UUID(bytes=os.urandom(16), version=4))))
 
     def secret(self, name: str) -> str:
