@@ -83,9 +83,13 @@ class Opened(NamedTuple):
 def parse(url: str) -> Place:
     """Take `?schema=` and `?pooler=` out of a URL.
 
-    Raises UsageError for a schema that would need quoting, and for a pooler's mode that is none.
+    Raises UsageError for what is no URL, a schema that would need quoting, and a pooler's mode that is none.
     """
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+        port = f":{parts.port}" if parts.port else ""
+    except ValueError as error:
+        raise UsageError(f"the store's URL cannot be read: {error}", hint="postgresql://USER@HOST:5432/NAME") from None
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
     schema = options.pop("schema", SCHEMA)
     if not _SCHEMA_NAME.fullmatch(schema) or schema.startswith("pg_"):
@@ -96,7 +100,6 @@ def parse(url: str) -> Place:
     told = {name: value for name, value in (_UNTOLD | _ALIVE).items() if name not in options}
     conninfo = urlunsplit(parts._replace(query=urlencode(options | {k: str(v) for k, v in told.items()})))
     place = parts.hostname or options.get("host", "")
-    port = f":{parts.port}" if parts.port else ""
     words = f"postgresql {place}{port}/{unquote(parts.path.lstrip('/'))} schema {schema}"
     return Place(conninfo, schema, words, pooler)
 
