@@ -105,7 +105,7 @@ def test_a_file_that_is_not_there_is_said(tmp_path: Path) -> None:
     """`create=False` makes no file, and a folder that is not there is no file either."""
     with pytest.raises(StoreUnavailable, match="there is no database at") as refused:
         open_store(str(tmp_path / "none.db"), create=False)
-    assert "torpor init" in refused.value.hint
+    assert "torpor dev APP.py" in refused.value.hint
     assert not (tmp_path / "none.db").exists()
     with pytest.raises(StoreUnavailable, match="cannot be opened"):
         open_store(str(tmp_path / "no" / "folder.db"))

@@ -34,11 +34,21 @@ os.register_at_fork(after_in_child=lambda: hooks_run.append(os.getpid()))
 
 
 def raw_clone() -> int:
-    """`clone(SIGCHLD)` as a bare system call: no hook of Python or of the C library runs. Keeps the interpreter lock."""
+    """`clone(SIGCHLD)` as a bare system call: no hook of Python or of the C library runs. Keeps the interpreter lock.
+
+    No other thread may be asking for that lock at the moment: the copy would hand it over to a thread that it has not,
+    and wait for ever. So those that ask are let through first, and those that come after ask later.
+    """
     libc = ctypes.PyDLL(None)
     libc.syscall.restype = ctypes.c_long
     zeros = [ctypes.c_long(0)] * 4
-    return int(libc.syscall(ctypes.c_long(SYS_CLONE[platform.machine()]), ctypes.c_long(signal.SIGCHLD), *zeros))
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(1000)
+    for _ in range(3):
+        threading.Event().wait(0.002)
+    pid = int(libc.syscall(ctypes.c_long(SYS_CLONE[platform.machine()]), ctypes.c_long(signal.SIGCHLD), *zeros))
+    sys.setswitchinterval(usual)
+    return pid
 
 
 def raw_fork() -> int:
