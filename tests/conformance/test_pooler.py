@@ -92,10 +92,14 @@ def test_stores_that_share_a_pool_do_not_meet(
             lock = store.life_lock("w")
             assert lock.held()
             lock.release()
-        with psycopg.connect(url, autocommit=True, prepare_threshold=None) as stranger:
-            assert [stranger.execute(_LEFT).fetchall() for _ in range(size)] == [[]] * size
-            backends = {stranger.execute("SELECT pg_backend_pid()").fetchone() for _ in range(size)}
-            assert len(backends) == size, "these are all, and the stores used them"
+        backends = set()
+        for _ in range(
+            size
+        ):  # each keeps its transaction open, so that the next one gets another connection of the pool
+            stranger = open_now.enter_context(psycopg.connect(url, prepare_threshold=None))
+            backends.add(stranger.execute("SELECT pg_backend_pid()").fetchone())
+            assert stranger.execute(_LEFT).fetchall() == []
+        assert len(backends) == size, "these are all, and the stores used them"
 
 
 @pytest.mark.parametrize(

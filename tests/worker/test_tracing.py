@@ -272,6 +272,7 @@ def test_two_workers_write_one_trace(make_place: Callable[[str], Database]) -> N
         started = await client.start("crosses")
         await begun.wait()
         first.concurrency = 0  # or it might be the first to take the run again
+        await stores[0].transact(lambda tx: tx.now())  # behind a claim that is under way
         proofs = {first.number: Proof.PROCESS_GONE}
         assert await stores[1].transact(lambda tx: leases.reap(tx, proofs, quiet_until=0))
         lives.append(asyncio.create_task(second.run()))
