@@ -39,11 +39,9 @@ format: $(READY) ## let ruff format the code and mend what it can
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-# Hundreds of tests kill real processes against time limits while two run at once. What fails so is run once more, by
-# itself: a busy machine is told from a defect, and what failed the first time stands above.
 test: check apt ## check, then every test; pytest has the last word
 	@$(BIN)/pytest -m alone
-	@$(BIN)/pytest -n 2 -m "not alone" $(ARGS) || $(BIN)/pytest --last-failed --last-failed-no-failures none
+	@$(BIN)/pytest -n 2 -m "not alone" $(ARGS)
 
 bench: $(READY) ## every workload, on both stores, beside a floor; beside peers too if TORPOR_BENCH_PEERS names some
 	@$(BIN)/python bench/run.py $(ARGS)

@@ -43,10 +43,11 @@ async def erase(to: str) -> None:
 async def careful(ctx: Context) -> Any:
     """Do what was approved. What is asked depends on the world outside, as a model's answer that nobody recorded."""
     arguments = {"to": world["to"]}
-    asked = asyncio.create_task(ctx.approval("send?", show=arguments, editable=True))
-    await asyncio.sleep(0)
-    arguments["to"] = "Z"  # (a) a hook that rewrites what was shown
-    answer = await asked
+
+    async def rewrite() -> None:
+        arguments["to"] = "Z"  # (a) a hook that rewrites what was shown
+
+    answer, _ = await asyncio.gather(ctx.approval("send?", show=arguments, editable=True), rewrite())
     if answer:
         await ctx.effect(send, **answer.value)
     return answer.by

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -25,10 +26,10 @@ TELLER = '''"""An app that speaks."""
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 from torpor import App, Context, EffectContext
 from torpor.core.retry import RetryPolicy
-from torpor.worker.streams import GATHER_SECONDS
 
 app = App()
 
@@ -37,7 +38,7 @@ app = App()
 async def write(ctx: EffectContext) -> str:
     ctx.emit("Dear Bob" if ctx.attempt == 1 else "Dear Ana,\\n\\x1b[2Jit is on its way.")
     if ctx.attempt == 1:
-        await asyncio.sleep(10 * GATHER_SECONDS)  # long enough to be read
+        await asyncio.to_thread(Path(__file__).with_name("read").read_text)  # a pipe: somebody has read it
         raise OSError("the provider hung up")
     return "written"
 
@@ -63,13 +64,24 @@ async def pauses(ctx: Context) -> str:
 def told(shell: Shell) -> dict[str, str]:
     """Return the ids of a run that has ended and of one that waits, both with streams, in the shell's store."""
     (shell.folder / "teller.py").write_text(TELLER, "utf-8")
+    pipe = shell.folder / "read"
+    os.mkfifo(pipe)
+
+    async def read(client: Client, run: str) -> None:
+        async for part in client.stream(run):
+            if part.body == "Dear Bob":
+                await asyncio.to_thread(pipe.write_text, "yes")
+                return
 
     async def fill() -> dict[str, str]:
         app = load_app(str(shell.folder / "teller.py"))
         async with opened(f"sqlite:///{shell.folder / 'torpor.db'}") as store:
             await store.transact(register, [(flow.name, flow.version, flow.source) for flow in app.flows.values()])
-            ids = {name: (await Client(store).start(name)).run_id for name in ("tells", "pauses")}
+            client = Client(store)
+            ids = {name: (await client.start(name)).run_id for name in ("tells", "pauses")}
+            reading = asyncio.create_task(read(client, ids["tells"]))
             await Process(store, app, name="w1", until_idle=True).run()
+            await reading
         return ids
 
     return asyncio.run(fill())

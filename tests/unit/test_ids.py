@@ -14,7 +14,7 @@ SHORTEST = 2**20
 PAST_ALL = sum(32**length for length in range(4, 13))
 
 runs = st.integers(min_value=0, max_value=PAST_ALL - 1)
-seqs = st.integers(0, 2**31 - 1)  # an entry's number has 32 bits on PostgreSQL
+seqs = st.integers(min_value=0, max_value=2**63 - 1)
 
 
 @given(runs)

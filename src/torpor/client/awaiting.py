@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from torpor.client.connected import Connected
+from torpor.client.listening import until
 from torpor.core.ids import wait_name
 from torpor.core.run import Flag, State
 from torpor.engine.decisions import find_run, refuse_pruned
@@ -17,9 +18,6 @@ from torpor.store.protocol import Lane
 
 if TYPE_CHECKING:
     from torpor.store.protocol import Tx
-
-POLL_SECONDS = 1.0
-_FIRST_POLL_SECONDS = 0.05
 
 
 class Awaiting(Connected):
@@ -40,30 +38,15 @@ class Awaiting(Connected):
         self, run: str, *, timeout_seconds: float | None = None, person: Literal["wait", "raise"] = "wait"
     ) -> bytes:
         """Wait as `result` does, and return the result's body as it is stored: for callers without its classes."""
-        loop = asyncio.get_running_loop()
-        news = asyncio.Event()
 
-        def heard(topic: str) -> None:
-            if topic == "ended":
-                loop.call_soon_threadsafe(news.set)
+        async def look() -> _Outcome | None:
+            found = await self.store.transact(_outcome, run, lane=Lane.READ)
+            if not found.ended and found.asks and person == "raise":
+                raise NeedsPerson(f"{found.name} needs a person: {found.asks}", hint="torpor inbox")
+            return found if found.ended else None
 
-        listener = await asyncio.to_thread(self.store.listen, heard)
-        try:
-            async with asyncio.timeout(timeout_seconds):
-                pause = _FIRST_POLL_SECONDS
-                while True:
-                    news.clear()
-                    found = await self.store.transact(_outcome, run, lane=Lane.READ)
-                    if found.ended:
-                        return _result(found)
-                    if found.asks and person == "raise":
-                        raise NeedsPerson(f"{found.name} needs a person: {found.asks}", hint="torpor inbox")
-                    try:
-                        await asyncio.wait_for(news.wait(), pause)
-                    except TimeoutError:
-                        pause = min(2 * pause, POLL_SECONDS)  # a short run is seen at once, a long one costs little
-        finally:
-            await asyncio.to_thread(listener.close)
+        async with asyncio.timeout(timeout_seconds):
+            return _result(await until(self.store, {"ended"}, look))
 
 
 class _Outcome(NamedTuple):

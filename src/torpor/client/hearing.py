@@ -8,7 +8,9 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torpor.client.connected import Connected
+from torpor.client.listening import until
 from torpor.core.event import KEPT_SECONDS, MOST_BYTES, MOST_FIELDS
+from torpor.core.names import check_name
 from torpor.engine import callbacks, events, replies
 from torpor.engine.large import put_aside
 from torpor.errors import UsageError
@@ -18,9 +20,6 @@ from torpor.store.rows import NewSignal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-POLL_SECONDS = 1.0
-_FIRST_POLL_SECONDS = 0.02
 
 
 class EventLine(NamedTuple):
@@ -56,7 +55,7 @@ class Hearing(Connected):
         The same `key` of the same name is one event for as long as it is kept. Raises UsageError for a value that is too
         large to be copied into every inbox.
         """
-        check_name(name)
+        check_name(name, "an event's name")
         body = values.encode(value, path="value")
         if len(body) > MOST_BYTES:
             message = f"the value of event {name} has {len(body):,} bytes, more than {MOST_BYTES:,}"
@@ -104,7 +103,7 @@ class Hearing(Connected):
         returns the same answer, which is kept for a week. Raises TimeoutError (the run may still answer), Conflict if the
         run ends without an answer.
         """
-        check_name(name, what="a signal's name")
+        check_name(name, "a signal's name")
         body, blob = put_aside(values.encode(value, path="value"))
         signal = NewSignal(0, name, body, key or secrets.token_hex(8), sender)
         asked = await self.store.transact(replies.ask, run, signal, blob)
@@ -113,35 +112,11 @@ class Hearing(Connected):
         return values.decode(asked.answer or b"null")
 
     async def _answered(self, asked: replies.Asked, timeout_seconds: float | None) -> replies.Asked:
-        loop = asyncio.get_running_loop()
-        news = asyncio.Event()
+        async def look() -> replies.Asked | None:
+            now = await self.store.transact(replies.answer, asked.run_id, asked.key, lane=Lane.READ)
+            if now.answer is None and now.state.final:
+                raise replies.ended(now.run_id, now.state)
+            return now if now.answer is not None else None
 
-        def heard(topic: str) -> None:
-            if topic in {"reply", "ended"}:
-                loop.call_soon_threadsafe(news.set)
-
-        listener = await asyncio.to_thread(self.store.listen, heard)
-        try:
-            async with asyncio.timeout(timeout_seconds):
-                pause = _FIRST_POLL_SECONDS
-                while True:
-                    news.clear()
-                    asked = await self.store.transact(replies.answer, asked.run_id, asked.key, lane=Lane.READ)
-                    if asked.answer is not None:
-                        return asked
-                    if asked.state.final:
-                        raise replies.ended(asked.run_id, asked.state)
-                    try:
-                        await asyncio.wait_for(news.wait(), pause)
-                    except TimeoutError:
-                        pause = min(2 * pause, POLL_SECONDS)
-        finally:
-            await asyncio.to_thread(listener.close)
-
-
-def check_name(name: str, *, what: str = "an event's name") -> None:
-    """Raise UsageError for what cannot be a name that others see."""
-    if not 0 < len(name) <= 200 or "\0" in name:  # noqa: PLR2004 - said in the message
-        raise UsageError(f"{what} is a text of 1 to 200 letters without U+0000, not {name!r}")
-    if name.startswith("~"):
-        raise UsageError(f"{what} does not begin with ~, as {name!r} does: torpor's own do")
+        async with asyncio.timeout(timeout_seconds):
+            return await until(self.store, {"reply", "ended"}, look)

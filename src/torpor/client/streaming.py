@@ -7,15 +7,13 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torpor.client.connected import Connected
+from torpor.client.listening import POLL_SECONDS
 from torpor.core.stream import Kept
 from torpor.engine import streams
 from torpor.store.protocol import Lane
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
-
-POLL_SECONDS = 1.0
-"""Hints make a reader fast; this is the truth behind them."""
 
 _LAST = 2**63 - 1
 """The highest number that a part can have in a store."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from torpor.client.connected import Connected
-from torpor.client.hearing import check_name
 from torpor.core.ids import wait_name
+from torpor.core.names import check_name
 from torpor.core.wait import INTERRUPT, WaitKind
 from torpor.engine import waits
 from torpor.engine.decisions import Decision, decide, find_run
@@ -39,7 +39,7 @@ class Waking(Connected):
 
         Raises Conflict if the run has ended.
         """
-        check_name(name, what="a signal's name")
+        check_name(name, "a signal's name")
         if sender is not None and "~" in sender:
             raise UsageError(
                 f"a sender has no ~ in it, as {sender!r} has: torpor writes behind it where an answer goes"

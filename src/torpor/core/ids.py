@@ -17,6 +17,8 @@ from torpor.errors import UsageError
 _LETTERS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _VALUES = {letter: n for n, letter in enumerate(_LETTERS)} | {"O": 0, "I": 1, "L": 1}
 _SHORTEST, _LONGEST = 4, 12
+_MOST = 2**63 - 1
+"""No number in a store is higher."""
 _MULTIPLIER = 0x9E3779B97F4A7C15 | 1
 _SIZES = [1 << (5 * length) for length in range(_SHORTEST, _LONGEST + 1)]
 _STARTS = [0, *accumulate(_SIZES)]
@@ -90,7 +92,9 @@ def wait_name(run: int, seq: int) -> str:
 def parse_wait(text: str) -> tuple[int, int]:
     """Split a wait's public id into the run's number and the entry's. Raises UsageError."""
     parts = text.strip().split("-")
-    if len(parts) != 3 or parts[0].lower() != "w" or not 0 < len(parts[2]) <= _LONGEST:  # noqa: PLR2004 - w, run, entry
-        message = f"{text!r} is not the id of a wait"
-        raise UsageError(message, hint="a wait's id looks like w-7q3d-3; copy it from `torpor inbox`")
-    return decode(parts[1]), _number(parts[2])
+    if len(parts) == 3 and parts[0].lower() == "w" and parts[2]:  # noqa: PLR2004 - w, run, entry
+        run, seq = decode(parts[1]), _number(parts[2])
+        if seq <= _MOST:
+            return run, seq
+    message = f"{text!r} is not the id of a wait"
+    raise UsageError(message, hint="a wait's id looks like w-7q3d-3; copy it from `torpor inbox`")

@@ -6,9 +6,9 @@ calls something has it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
-from torpor.core.family import RESERVED
+from torpor.core.names import storable
 from torpor.errors import UsageError
 from torpor.sdk.port import Request
 from torpor.sdk.steps import seconds_of
@@ -16,11 +16,20 @@ from torpor.sdk.steps import seconds_of
 if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import timedelta
+    from typing import Unpack
 
     from torpor.core.rate import Rate
     from torpor.core.replay import CallKind
     from torpor.sdk.port import Port
     from torpor.sdk.steps import Definition
+
+
+class Wish(TypedDict, total=False):
+    """What only some calls ask for (`port.Request`)."""
+
+    expires_seconds: float | None
+    rate: Rate | None
+    fits: object
 
 
 class Calling:
@@ -43,7 +52,7 @@ class Calling:
         self._port.unbegun[number] = what, name
         return number
 
-    async def _call(  # noqa: PLR0913 - everything about a call
+    async def _call(
         self,
         number: int,
         kind: CallKind,
@@ -52,26 +61,14 @@ class Calling:
         definition: Definition | None = None,
         step_id: str = "",
         *,
-        expires_seconds: float | None = None,
         stubborn: bool = False,
-        rate: Rate | None = None,
-        fits: object = None,
+        **wish: Unpack[Wish],
     ) -> Any:
         self._port.unbegun.pop(number, None)
-        request = self._begin(
-            kind,
-            name,
-            values,
-            definition,
-            step_id,
-            expires_seconds=expires_seconds,
-            stubborn=stubborn,
-            rate=rate,
-            fits=fits,
-        )
+        request = self._begin(kind, name, values, definition, step_id, stubborn=stubborn, **wish)
         return await self._result(request, stubborn=stubborn)
 
-    def _begin(  # noqa: PLR0913 - everything about a call
+    def _begin(
         self,
         kind: CallKind,
         name: str,
@@ -79,10 +76,8 @@ class Calling:
         definition: Definition | None = None,
         step_id: str = "",
         *,
-        expires_seconds: float | None = None,
         stubborn: bool = False,
-        rate: Rate | None = None,
-        fits: object = None,
+        **wish: Unpack[Wish],
     ) -> Request:
         """Make a call. Its result is for `_result`."""
         import asyncio
@@ -100,7 +95,7 @@ class Calling:
             )
             raise UsageError(message, hint="take a plain text")
         future = loop.future(stubborn=stubborn)
-        request = Request(kind, name, values, future, definition, step_id, expires_seconds, rate=rate, fits=fits)
+        request = Request(kind, name, values, future, definition, step_id, **wish)
         port.ask(request)
         return request
 
@@ -118,22 +113,6 @@ class Calling:
         if self._port.loop.closing:
             message = "the run is being put away: ctx cannot be used in `finally` while its body is closed"
             raise self._port.loop.refuse(message, hint="do it in a step before; the body runs again when the run wakes")
-
-
-def storable(text: str) -> bool:
-    """Whether both stores can keep a name or key: without U+0000 and halves of surrogate pairs."""
-    return "\0" not in text and (text.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in text))
-
-
-def check_name(name: str, what: str) -> None:
-    """Refuse what cannot be a name that others see."""
-    given: object = name
-    if not isinstance(given, str) or not 0 < len(given) <= 200 or not storable(given):  # noqa: PLR2004 - said below
-        message = f"{what} is a text of 1 to 200 letters without U+0000 or half of a surrogate pair, not {name!r}"
-        raise UsageError(message, hint="take a name that is plain and short text")
-    if name.startswith(RESERVED):
-        message = f"{what} is {name!r}: what begins with {RESERVED} is torpor's own"
-        raise UsageError(message)
 
 
 def expiry(expires: float | timedelta | None) -> float | None:

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from torpor.core.ids import parse_run
 from torpor.core.money import micros_of
+from torpor.core.names import check_name, storable
 from torpor.core.replay import CallKind
 from torpor.errors import UsageError
-from torpor.sdk.calling import Calling, check_name, storable
+from torpor.sdk.calling import Calling
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from torpor.core.names import storable
 from torpor.core.replay import CallKind
 from torpor.errors import UsageError
-from torpor.sdk.calling import Calling, storable
+from torpor.sdk.calling import Calling
 from torpor.sdk.steps import definition_of
 from torpor.sdk.work import arguments
 

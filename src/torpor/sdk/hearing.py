@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from torpor.clock import as_datetime
+from torpor.core.names import check_name
 from torpor.core.replay import CallKind
 from torpor.errors import Conflict, StepFailed, UsageError
-from torpor.sdk.calling import Calling, check_name, expiry
+from torpor.sdk.calling import Calling, expiry
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Generator, Mapping

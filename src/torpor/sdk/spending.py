@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any, Literal
 from torpor.clock import micros
 from torpor.core.budget import Lost
 from torpor.core.money import decimal_of, micros_of
+from torpor.core.names import check_name
 from torpor.core.rate import Rate
 from torpor.core.replay import CallKind
 from torpor.errors import UsageError
-from torpor.sdk.calling import Calling, check_name
+from torpor.sdk.calling import Calling
 from torpor.sdk.steps import seconds_of
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from torpor.core.names import storable
 from torpor.errors import UsageError
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def check(texts: Iterable[str | None], what: str) -> None:
     if together.isascii() and _NUL not in together:
         return
     for text in found:
-        if _NUL in text or any("\ud800" <= letter <= "\udfff" for letter in text):
+        if not storable(text):
             raise UsageError(
                 f"{what} cannot be stored: {text!r} contains U+0000 or half of a surrogate pair",
                 hint="take a name or key that is plain text",
