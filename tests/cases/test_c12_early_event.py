@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
+from tests.cases.preparing import TIMEOUT_SECONDS, gate, prepare
 from tests.conformance.meeting import WAIT_SECONDS, Beside
 from tests.worker.labs import FaultyStore, Hold, commits_of, on, once
 from torpor import App, Conflict, Context, NotFound
@@ -32,16 +33,7 @@ if TYPE_CHECKING:
     from torpor.testing import Lab, Run
 
 T = TypeVar("T")
-TIMEOUT_SECONDS = 600
 app = App()
-_events: dict[str, asyncio.Event] = {}
-
-
-@app.step
-async def prepare() -> None:
-    """Run until the test says so."""
-    _events["entered"].set()
-    await _events["leave"].wait()
 
 
 @app.flow
@@ -111,12 +103,12 @@ def test_a_signal_before_the_wait_is_kept(place: Place, moment: Moment) -> None:
     """(b) The run is at work, and has not asked for it yet (G7)."""
 
     async def check(lab: Lab) -> None:
-        _events.update(entered=asyncio.Event(), leave=asyncio.Event())
+        entered, leave = gate()
         run = await lab.start(prepares_then_hears)
         settling = asyncio.create_task(lab.settle())
-        await _events["entered"].wait()
+        await entered.wait()
         await lab.signal(run, "go", "before")
-        _events["leave"].set()
+        leave.set()
         await settling
         await at_once(lab, run, "before")
 

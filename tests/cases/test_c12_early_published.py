@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.cases.preparing import TIMEOUT_SECONDS, gate, prepare
 from tests.cases.test_c12_early_event import OpenSuspend, at_once, is_behind
 from tests.conformance.meeting import WAIT_SECONDS, Beside
 from tests.worker.labs import commits_of, on
@@ -27,16 +28,7 @@ if TYPE_CHECKING:
     from torpor.store.protocol import Tx
     from torpor.testing import Lab
 
-TIMEOUT_SECONDS = 600
 app = App()
-_steps: dict[str, asyncio.Event] = {}
-
-
-@app.step
-async def prepare() -> None:
-    """Run until the test says so."""
-    _steps["entered"].set()
-    await _steps["leave"].wait()
 
 
 @app.flow
@@ -85,12 +77,12 @@ def test_an_event_before_the_wait_is_kept(place: Place, moment: Moment) -> None:
     """(b) The run is at work, and has not asked for it yet (G7)."""
 
     async def check(lab: Lab) -> None:
-        _steps.update(entered=asyncio.Event(), leave=asyncio.Event())
+        entered, leave = gate()
         run = await lab.start(prepares_then_hears)
         settling = asyncio.create_task(lab.settle())
-        await _steps["entered"].wait()
+        await entered.wait()
         await Client(lab.store).publish("paid", event(1))
-        _steps["leave"].set()
+        leave.set()
         await settling
         await at_once(lab, run, event(1))
 
@@ -128,13 +120,13 @@ def test_a_registration_behind_an_open_event_finds_it(place: Place, moment: Mome
         return done
 
     async def check(lab: Lab) -> None:
-        _steps.update(entered=asyncio.Event(), leave=asyncio.Event())
+        entered, leave = gate()
         run = await lab.start(prepares_then_hears)
         settling = asyncio.create_task(lab.settle())
-        await _steps["entered"].wait()
+        await entered.wait()
         published = Beside(lambda: other.transact_now(held))
         assert await asyncio.to_thread(looked.wait, WAIT_SECONDS)
-        _steps["leave"].set()
+        leave.set()
         await asyncio.to_thread(is_behind, place, store)
         close.set()
         assert (await asyncio.to_thread(published.result)).reached == 0
