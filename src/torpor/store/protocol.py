@@ -141,6 +141,10 @@ class Store(Protocol):
         """Bring the schema up to what this torpor needs, once for all who try; return its number. Blocking."""
 
     @property
+    def contended(self) -> bool:
+        """Whether other processes were found writing when this one wanted to: then short transactions are kind to them."""
+
+    @property
     def started_at(self) -> int:
         """Return when the database server started, in its own microseconds (0: a file does not start)."""
 

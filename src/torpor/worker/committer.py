@@ -84,7 +84,7 @@ class Committer:
         self._scheduled = False
         if self._busy:
             return
-        most = BATCH_CONTENDED if getattr(self._store, "contended", False) else BATCH
+        most = BATCH_CONTENDED if self._store.contended else BATCH
         while self._waiting and not self._busy:
             taken, self._waiting = self._waiting[:most], self._waiting[most:]
             batch = [(executor, proposal) for executor in taken if (proposal := executor.build()) is not None]

@@ -219,7 +219,7 @@ class Worker:
                 continue
 
     async def _claim(self) -> int:
-        most = CLAIM_CONTENDED if getattr(self.store, "contended", False) else CLAIM_AT_ONCE
+        most = CLAIM_CONTENDED if self.store.contended else CLAIM_AT_ONCE
         free = min(self.concurrency - len(self.executors), most)
         if free <= 0 or (not self.standing.ok() and not await self.standing.restore()):
             return 0

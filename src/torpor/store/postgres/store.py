@@ -211,6 +211,11 @@ class PostgresStore:
             return seat.ask(statement, **params)
 
     @property
+    def contended(self) -> bool:
+        """Never: writers do not take turns here."""
+        return False
+
+    @property
     def started_at(self) -> int:
         """Return when the server started, or when this process found it again after losing it: a failover is a start.
 
