@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -13,7 +14,12 @@ import psycopg
 import pytest
 
 from tests.cli.shell import BROKEN_AT, CTRL_C
+from torpor import clock
+from torpor.client import Client
+from torpor.engine.runs import register
+from torpor.runtime import Process, load_app
 from torpor.store.migrate import newest
+from torpor.store.opening import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,6 +28,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 
+DAY = 86_400 * clock.SECOND
 RUN_ID = re.compile(r"[a-z]+-[0-9A-Z]{4}")
 
 
@@ -232,16 +239,33 @@ def test_dev_as_json_lines(shell: Shell) -> None:
         assert dev.wait() == 0
 
 
+def sleep_through_a_timer(shell: Shell) -> str:
+    """Let a run be put away for a day by a process of two days ago, as the store's clock has it, and return its id."""
+
+    async def long_ago() -> str:
+        app = load_app(str(shell.folder / "shop.py"))
+        store = open_store(str(shell.folder / "torpor.db"), clock=lambda: clock.wall() - 2 * DAY)
+        try:
+            await store.transact(register, [(flow.name, flow.version, flow.source) for flow in app.flows.values()])
+            run = await Client(store).start("naps", 86_400.0)
+            await Process(store, app, until_idle=True).run()
+            return run.run_id
+        finally:
+            await store.close()
+
+    return asyncio.run(long_ago())
+
+
 def test_dev_says_that_it_slept_through_a_timer(shell: Shell, terminal: Callable[..., Terminal]) -> None:
     """Coming back late is normal: the header says what is there, and the run goes on from where it was."""
-    assert shell.run("run", "shop.py", "naps", "0.2", "--timeout", "0.0").code == 124
-    run = shell.ok("ps")["runs"][0]["run"]
+    run = sleep_through_a_timer(shell)
+    assert [line["shown"] for line in shell.ok("ps")["runs"]] == ["asleep"]
     dev = terminal("dev")
     header = dev.until("wake when you come back.")
-    assert "SQLite torpor.db (new)" not in header
+    assert "SQLite torpor.db (1 run asleep; slept through 1 timer, 1d" in header
     assert run not in header
     dev.until(f"{run}  completed")
-    assert re.search(r"slept \S+ for a timer +woken", shell.run("show", run).out)
+    assert re.search(r"slept 2d for a timer +woken", shell.run("show", run).out)
 
 
 def test_the_ids_in_errors_can_be_pasted(shell: Shell) -> None:
