@@ -77,16 +77,30 @@ def test_a_prune(shell: Shell, runs: dict[str, str]) -> None:
     assert would["bytes"] > 0
     assert shell.ok("show", runs["double 4"])
     said = shell.run("prune", "--older-than", "0s", "--program", "double").out
-    assert said == "1 runs that ended are gone: 1 entries\n"
+    assert said == "gone: 1 run that ended, 1 entry\n"
     assert shell.run("show", runs["double 4"]).code == 3
     assert shell.ok("show", runs["broken 0"])
-    assert shell.run("prune").out == "0 runs that ended are gone: 0 entries\n"
+    assert shell.run("prune").out == "gone: 0 runs that ended, 0 entries\n"
+
+
+def test_a_prune_of_one_layer(shell: Shell, runs: dict[str, str]) -> None:
+    """Only that layer goes, whatever programs say; a dry run names the command that does it; it is said by whom."""
+    entries = shell.ok("show", runs["sends a1"])["head"]
+    would = shell.run("prune", "--older-than", "0s", "--layer", "runs", "--dry-run").out
+    assert would.splitlines()[-1] == "next: torpor prune --older-than 0s --layer runs"
+    assert would.startswith("would go: 2 runs that ended, 2 entries, ")
+    assert shell.run("prune", "--older-than", "0s", "--layer", "journal").out == "gone: 0 runs that ended, 0 entries\n"
+    assert shell.ok("show", runs["sends a1"])["head"] == entries
+    assert shell.run("prune", "--layer", "stream").out == "gone: 0 runs that ended, 0 entries\n"
+    assert shell.ok("prune", "--older-than", "0s", "--layer", "checkpoints")["runs"] == 0
+    assert shell.ok("show", runs["double 4"])
 
 
 @pytest.mark.parametrize(
     ("words", "code", "error", "hint"),
     [
         (["prune", "--older-than", "soon"], 2, "--older-than soon is no duration", "30d, 12h"),
+        (["prune", "--layer", "leaves"], 2, "there is no layer 'leaves'", "runs, journal, checkpoints, stream, slots"),
         (["prune", "--program", "nobody"], 3, 'no program named "nobody"', "torpor prune --dry-run"),
         (["fork", "double-0000", "--at", "1"], 3, "there is no run double-0000", "torpor ps lists them"),
         (["fork", "RUN", "--at", "7"], 3, "has no entry 7", "--at 0"),

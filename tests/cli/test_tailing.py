@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -121,6 +122,20 @@ def test_lines_for_programs(shell: Shell, told: dict[str, str]) -> None:
     assert all(line["at"].endswith("Z") for line in lines)
     assert shell.run("tail", told["tells"], "--json", "--after", "4").out.splitlines() == done.out.splitlines()[4:]
     assert shell.run("tail", told["tells"], "-f", "--json").out == done.out
+
+
+def test_what_was_pruned_is_said(shell: Shell, told: dict[str, str]) -> None:
+    """Whoever reads from before it is told which parts are gone, when and by whom; whoever has seen them is not."""
+    run = told["pauses"]
+    gone = shell.ok("prune", "--older-than", "0s", "--layer", "stream", "--by", "ana")
+    assert (gone["streams"], gone["parts"], gone["runs"]) == (2, 6, 0)
+    assert re.fullmatch(r"\[Part 1 was pruned on \d+ \w{3} by ana\.\]\n", shell.run("tail", run).out)
+    told_of = shell.run("tail", "-f", told["tells"], "--after", "2").out
+    assert re.fullmatch(r"\[Parts 3-5 were pruned on \d+ \w{3} by ana\.\]\n", told_of)
+    assert shell.run("tail", run, "--after", "1").out == ""
+    [line] = [json.loads(line) for line in shell.run("tail", run, "--json").out.splitlines()]
+    assert (line["n"], line["kind"], line["body"]) == (1, "pruned", {"from": 1, "to": 1, "why": "ana"})
+    assert "  pruned   Part 1 was pruned on" in shell.run("show", run).out
 
 
 def test_ctrl_c_leaves_the_run_alone(shell: Shell, told: dict[str, str], terminal: Callable[..., Terminal]) -> None:

@@ -329,6 +329,29 @@ def test_what_is_being_pruned_is_not_read_in_part(on: Callable[[Check], None], m
     on(check)
 
 
+def test_a_text_that_lost_its_beginning_is_refused(on: Callable[[Check], None]) -> None:
+    """What is left can be read part by part, with the mark of what is gone; the text as a whole is no text any more."""
+
+    async def check(lab: Lab, client: Client) -> None:
+        run = str(await lab.start("speak", 3))
+        await lab.settle()
+        await lab.pass_time(60)
+        gone = await client.prune(older_than=timedelta(seconds=30), layer="stream", by="ana")
+        assert (gone.streams, gone.parts > 0, gone.runs) == (1, True, 0)
+        with pytest.raises(Conflict, match=rf"the text of {run} is not whole any more: Parts 1-\d+ were pruned on"):
+            await client.text(run)
+        left = [part async for part in client.stream(run, follow=False)]
+        assert [part.kind for part in left] == ["pruned"]
+        assert (left[0].n, left[0].body["why"]) == (gone.parts, "ana")
+        assert [part async for part in client.stream(run, left[0].n)] == []
+        with pytest.raises(UsageError, match="there is no layer 'leaves'"):
+            await client.prune(layer="leaves")
+        with pytest.raises(UsageError, match="negative age"):
+            await client.prune(older_than=timedelta(seconds=-1))
+
+    on(check)
+
+
 def _prune_a_part(tx: Tx, program: str) -> bool:
     """Remove a part of a program's runs that ended; whether there may be more."""
     number = next(row.id for row in tx.programs() if row.name == program)

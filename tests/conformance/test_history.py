@@ -9,8 +9,10 @@ from torpor.core.checkpoint import Mark, mark_of
 from torpor.core.commit import Blob, NewRow
 from torpor.core.journal import Entry, Kind, Stored
 from torpor.core.run import Flag, State
+from torpor.core.schedule import Fate
+from torpor.core.stream import PartKind, PartRow, StreamRow
 from torpor.store.history_rows import ForkRow, PruneRow, RetentionRow
-from torpor.store.rows import NewRun, RunChange, StateRow
+from torpor.store.rows import NewRun, RunChange, ScheduleRow, SlotRow, StateRow
 
 if TYPE_CHECKING:
     from tests.stores import Moment
@@ -145,7 +147,7 @@ def test_a_copy_names_the_blobs_it_needs(store: Store, moment: Moment) -> None:
 
 def test_retention_is_kept_by_program(store: Store) -> None:
     """The last word counts; None is for ever."""
-    rows = [RetentionRow("a", 1, None, 3), RetentionRow("b", None, 2)]
+    rows = [RetentionRow("a", 1, None, 3, 4), RetentionRow("b", None, 2, slots=5)]
     store.transact_now(lambda tx: tx.put_retention(rows))
     store.transact_now(lambda tx: tx.put_retention([RetentionRow("a", 9)]))
     assert store.transact_now(lambda tx: tx.retention()) == [RetentionRow("a", 9), rows[1]]
@@ -228,6 +230,67 @@ def test_a_journal_has_an_old_end(store: Store, moment: Moment) -> None:
     assert [e.seq for e in store.transact_now(lambda tx: tx.whole_checkpoints(lease.run_id, limit=9))] == [4]
     store.transact_now(lambda tx: tx.cut_journal(lease.run_id, 2))
     assert [entry.seq for entry in store.transact_now(lambda tx: tx.journal(lease.run_id))] == [3, 4]
+
+
+def test_a_stream_has_an_old_end(store: Store, moment: Moment) -> None:
+    """Up to where all is older than a moment, below a number; what is cut is written down, and the counter stays."""
+    world = populate(store, 3)
+    silent, run, other = world.runs
+
+    def put(*numbers: int) -> None:
+        parts = [(run, PartRow(n, 0, PartKind.TEXT, b"part %d" % n)) for n in numbers]
+        store.transact_now(lambda tx: (tx.put_streams([StreamRow(run, numbers[-1], 1, "")]), tx.add_parts(parts)))
+
+    def old(before: int, below: int, limit: int) -> tuple[int, int, int]:
+        found: tuple[int, int, int] = store.transact_now(
+            lambda tx: tx.old_parts(run, before=before, below=below, limit=limit)
+        )
+        return found
+
+    def oldest(after: int = 0, limit: int = 9) -> list[tuple[int, int | None]]:
+        found: list[tuple[int, int | None]] = store.transact_now(lambda tx: tx.oldest_parts(after=after, limit=limit))
+        return found
+
+    store.transact_now(lambda tx: tx.put_streams([StreamRow(other, 4, 1, "")]))
+    put(1, 2, 3)
+    begun = moment.at
+    moment.advance(10)
+    put(4, 5)
+    assert oldest() == sorted([(run, begun), (other, None)])
+    assert oldest(after=min(run, other), limit=1) == [(max(run, other), None if other > run else begun)]
+    assert old(moment.at, 6, 9) == (3, 3, 3 * len(b"part 1"))
+    assert (old(moment.at + 1, 6, 9)[0], old(moment.at + 1, 5, 9)[0], old(moment.at, 6, 2)[0]) == (5, 4, 2)
+    assert old(begun, 6, 9) == (0, 0, 0)
+    rows = [PruneRow(run, 2, 9, "ana"), PruneRow(run, 3, 11, "ben")]
+    for row in rows:
+        store.transact_now(lambda tx, row=row: tx.cut_stream(row))
+        assert store.transact_now(lambda tx: tx.stream_prunes([silent, run, other])) == {run: row}
+    assert [part.n for part in store.transact_now(lambda tx: tx.parts(run, after=0, limit=9))] == [4, 5]
+    assert store.transact_now(lambda tx: tx.streams([run]))[run].n == 5
+    assert store.transact_now(lambda tx: tx.prunes([run])) == {}
+    store.transact_now(lambda tx: tx.drop_of_runs([run], limit=99))
+    assert store.transact_now(lambda tx: tx.stream_prunes([run])) == {}
+
+
+def test_old_slots_go_and_the_newest_stays(store: Store, moment: Moment) -> None:
+    """Slots that ended before a moment, oldest first, a bounded number; other schedules keep theirs."""
+    rule = '{"cron": "* * * * *"}'
+    rows = [ScheduleRow(0, name, "shop", rule, b"1", "default", 0, 1, 1, 1, 1, 2, 2) for name in ("a", "b")]
+    store.transact_now(lambda tx: tx.insert_schedules(rows))
+    known = store.transact_now(lambda tx: tx.get_schedules(["a", "b"]))
+    one, two = known["a"].id, known["b"].id
+    slots = [SlotRow(one, n, n + (90 if n == 20 else 0), moment.at, 1, Fate.SKIPPED, "") for n in (10, 20, 30, 40)]
+    store.transact_now(lambda tx: tx.add_slots([*slots, slots[0]._replace(schedule=two)]))
+
+    def old(schedule: int, before: int, limit: int = 9) -> list[int]:
+        found: list[int] = store.transact_now(lambda tx: tx.old_slots(schedule, before=before, limit=limit))
+        return found
+
+    assert (old(one, 35), old(one, 99), old(one, 999)) == ([10, 30], [10, 30], [10, 20, 30])
+    assert (old(one, 999, 2), old(two, 999), old(one, 10)) == ([10, 20], [], [])
+    store.transact_now(lambda tx: tx.drop_slots(one, [10, 30]))
+    left = store.transact_now(lambda tx: tx.newest_slots([one, two], limit=9))
+    assert [[slot.slot_at for slot in found] for found in (left[one], left[two])] == [[40, 20], [10]]
 
 
 def test_what_is_on_its_way_holds_a_run_back(store: Store) -> None:

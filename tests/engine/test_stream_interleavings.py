@@ -1,4 +1,4 @@
-"""G11 over random interleavings: emit, fail, retry, finish, takeover, copies, readers that begin anywhere and come back.
+"""G11 over random interleavings: emit, fail, retry, finish, takeover, prune, copies, readers that begin anywhere and come back.
 
 The model is a list of (number, voice's fate, text); the store is the real one, driven by the engine's own operations.
 """
@@ -14,19 +14,27 @@ from hypothesis import strategies as st
 
 from tests.engine.world import Hand, hand, proposal
 from tests.stores import Moment
+from torpor.core.ids import code
 from torpor.core.journal import Entry, Kind
 from torpor.core.lease import Proof
 from torpor.core.run import State
-from torpor.core.stream import Kept, NewPart, PartKind, StreamWrite
-from torpor.engine import leases, streams
+from torpor.core.stream import PRUNED, Kept, NewPart, PartKind, StreamWrite
+from torpor.engine import leases, retention, streams
 from torpor.engine.streams import Said
+from torpor.store.history_rows import RetentionRow
 from torpor.store.sqlite import SqliteStore
 
 if TYPE_CHECKING:
     from torpor.core.lease import Lease
 
 VOICES = (1, 2, 3)
-ACTIONS = ("emit", "emit", "emit", "fail", "finish", "takeover", "copy", "read", "drop reader")
+ACTIONS = ("emit", "emit", "emit", "fail", "finish", "takeover", "copy", "read", "drop reader", "prune")
+
+
+class Reader(Kept):
+    """A reader that knows up to where it was told that parts are gone."""
+
+    told: int = 0
 
 
 @dataclass
@@ -47,17 +55,18 @@ class Holder:
 class Whole:
     """A run, its holder, a copy of the holder, the readers, and what must be kept."""
 
-    def __init__(self, store: SqliteStore) -> None:
+    def __init__(self, store: SqliteStore, moment: Moment) -> None:
         """Begin with a claim."""
         self.hand: Hand = hand(store)
+        self.moment = moment
         [self.run] = self.hand.start()
         self.holder = Holder(self.hand.claim()[0].lease)
         self.copy: Holder | None = None
         self.kept = ""
         self.loose: dict[int, list[str]] = {}
-        self.order: list[tuple[int, str]] = []
+        self.order: list[tuple[int, str, int]] = []
         self.fates: dict[int, bool] = {}
-        self.readers = [Kept(), Kept()]
+        self.readers = [Reader(), Reader()]
         self.said = 0
         self.turns = 0
 
@@ -85,7 +94,7 @@ class Whole:
         part = NewPart(voice, PartKind.TEXT, json.dumps(text).encode())
         if not self.append(holder, StreamWrite(holder.from_n, [part])):
             return False
-        self.order.append((self._mark(holder, voice), text))
+        self.order.append((self._mark(holder, voice), text, holder.from_n or 0))
         return True
 
     @staticmethod
@@ -115,15 +124,20 @@ class Whole:
         self.holder = Holder(self.hand.claim(token=self.turns + 100)[0].lease)
         assert not self.emit(1, dead.copied()), "the dead are not heard"
 
-    def read(self, reader: Kept, limit: int) -> None:
+    def read(self, reader: Reader, limit: int) -> None:
         """Let a reader go on from where it was."""
-        for row in self.hand.do(lambda tx: tx.parts(self.run, after=reader.n, limit=limit)):
-            assert row.n == reader.n + 1, "none is missed, none is told twice"
+        page = self.hand.do(streams.read, code(self.run), after=reader.n, limit=limit)
+        if page.gone is not None:
+            reader.told = page.gone.upto
+            reader.take(reader.told, PRUNED, {})
+        for row in page.parts:
+            assert row.n == reader.n + 1, "none is missed unsaid, none is told twice"
             reader.take(row.n, row.kind.word, streams.body_of(row))
 
     def do(self, action: str, call: int) -> None:
         """Take one step."""
         self.turns += 1
+        self.moment.advance(1)
         if action == "emit":
             assert self.emit(call)
         elif action in {"fail", "finish"}:
@@ -134,37 +148,43 @@ class Whole:
             twin = self.holder.copied()
             assert self.emit(call)
             assert not self.emit(call, twin), "two copies do not both write a number (G2)"
+        elif action == "prune":
+            rule = RetentionRow("shop", stream=call * 3_000_000)
+            self.hand.do(retention.prune_streams, [rule], now=self.moment.at)
         elif action == "read":
             self.read(self.readers[call % 2], call)
         else:
-            self.readers[call % 2] = Kept()
+            self.readers[call % 2] = Reader()
 
-    @property
-    def text(self) -> str:
-        """What must be kept in the end."""
-        return "".join(text for mark, text in self.order if self.fates.get(mark))
+    def text(self, told: int) -> str:
+        """What whoever was told so must have in the end."""
+        return "".join(text for mark, text, n in self.order if self.fates.get(mark) and n > told)
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(ACTIONS), st.sampled_from(VOICES)), max_size=40))
 def test_every_reader_ends_with_the_kept_text(actions: list[tuple[str, int]]) -> None:
-    """Whatever happens in between, from wherever somebody reads, and however often they come back (G11)."""
-    store = SqliteStore(":memory:", clock=Moment().now)
+    """Whatever happens in between, from wherever somebody reads, and however often they come back (G11).
+
+    What was pruned is the one exception, and whoever misses it is told so.
+    """
+    moment = Moment()
+    store = SqliteStore(":memory:", clock=moment.now)
     try:
         store.migrate()
-        whole = Whole(store)
+        whole = Whole(store, moment)
         for action, call in actions:
             whole.do(action, call)
         whole.end(1, Kind.OUTCOME, last=True)
         rows = whole.hand.do(lambda tx: tx.parts(whole.run, after=0, limit=10_000))
         for start in range(len(rows) + 1):
-            reader = Kept()
-            for row in rows[:start]:
-                reader.take(row.n, row.kind.word, streams.body_of(row))
+            reader = Reader()
+            whole.read(reader, start) if start else None
             whole.read(reader, 10_000)
-            assert reader.text == whole.text
+            assert reader.text == whole.text(reader.told)
+            assert reader.told == (rows[0].n - 1 if rows else reader.n)
         for reader in whole.readers:
             whole.read(reader, 10_000)
-            assert reader.text == whole.text
+            assert reader.text == whole.text(reader.told)
     finally:
         store.close_now()

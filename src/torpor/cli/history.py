@@ -17,6 +17,7 @@ from torpor.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from torpor.client.history import Pruned
     from torpor.engine.queries.outlook import Outlook
 
 At = Annotated[int | None, typer.Option("--at", help="The checkpoint: its number in `torpor show`; 0 is the input.")]
@@ -96,25 +97,47 @@ def prune(
     program: Annotated[str | None, typer.Option("--program", help="Only runs of this program.")] = None,
     older_than: Annotated[
         str | None,
-        typer.Option("--older-than", help="Runs that ended so long ago: 30d, 12h. [each program's retention]"),
+        typer.Option("--older-than", help="What is older than 30d, 12h, ... [each program's retention]"),
+    ] = None,
+    layer: Annotated[
+        str | None,
+        typer.Option(
+            "--layer",
+            help="Only this: runs (that ended), journal, checkpoints, stream, slots. [all; with --older-than: runs]",
+        ),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
     by: By = None,
 ) -> None:
-    """Remove runs that ended long ago, and old entries of those that go on.
+    """Remove runs that ended long ago, and what is old of those that go on: entries, checkpoints, parts of streams.
 
     The waker does what a program's retention says by itself; this does it now.
     """
     who, age = decider(by), _age(older_than)
-    gone = asked(store, lambda client: client.prune(program=program, older_than=age, by=who, dry_run=dry_run))
-    verb = "would go" if dry_run else "are gone"
-    journals = f" and the beginnings of {gone.journals} journals" if gone.journals else ""
-    size = f", {gone.bytes:,} bytes" if dry_run else ""
-    said = [f"{gone.runs:,} runs that ended{journals} {verb}: {gone.entries:,} entries{size}"]
-    if dry_run and (gone.runs or gone.journals):
-        only = f" --program {program}" if program else ""
-        said.append(f"next: torpor prune{only}{f' --older-than {older_than}' if older_than else ''}")
+    gone = asked(
+        store, lambda client: client.prune(program=program, older_than=age, layer=layer, by=who, dry_run=dry_run)
+    )
+    said = list(_gone(gone, dry_run=dry_run))
+    if dry_run and any(gone):
+        options = {"--program": program, "--older-than": older_than, "--layer": layer}
+        words = "".join(f" {name} {value}" for name, value in options.items() if value is not None)
+        said.append(f"next: torpor prune{words}")
     answered({**gone._asdict(), "dry_run": dry_run}, lambda _: said, as_json=as_json)
+
+
+def _gone(gone: Pruned, *, dry_run: bool) -> Iterator[str]:
+    """Yield what is gone, or would go: runs always, other layers if there is something of them."""
+    from torpor.engine.queries.spoken import plural
+
+    verb, size = ("would go", f", {gone.bytes:,} bytes") if dry_run else ("gone", "")
+    journals = f" and the beginnings of {plural(gone.journals, 'journal')}" if gone.journals else ""
+    yield f"{verb}: {plural(gone.runs, 'run')} that ended{journals}, {plural(gone.entries, 'entry', 'entries')}{size}"
+    if gone.checkpoints:
+        yield f"{verb}: the states in {plural(gone.checkpoints, 'checkpoint')}"
+    if gone.parts:
+        yield f"{verb}: {plural(gone.parts, 'part')} of {plural(gone.streams, 'stream')}"
+    if gone.slots:
+        yield f"{verb}: {plural(gone.slots, 'slot')} of schedules"
 
 
 def _age(text: str | None) -> timedelta | None:

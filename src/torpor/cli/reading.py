@@ -127,16 +127,16 @@ def doctor(
 
     Exit code 7 if there are errors.
     """
-    from torpor.cli import render
+    from torpor.cli import health
 
     if reset_clock:
         reset = asked(store, lambda client: client.reset_clock())
-        answered(reset._asdict(), lambda _: render.reset_lines(reset), as_json=as_json)
+        answered(reset._asdict(), lambda _: health.reset_lines(reset), as_json=as_json)
         return
     found = asked(store, lambda client: client.doctor(check=True if check else None))
     answered(
         {**_documents(found), "errors": found.errors, "warnings": found.warnings},
-        lambda screen: render.doctor_lines(screen, found),
+        lambda screen: health.doctor_lines(screen, found),
         as_json=as_json,
     )
     if found.errors:

@@ -10,7 +10,6 @@ from torpor.cli.screen import Column, Screen, clean
 from torpor.cli.spoken import moment, one_day, stamp
 from torpor.cli.strip import share, strip
 from torpor.core.wait import WaitKind
-from torpor.engine.queries.doctor import late_timers
 from torpor.engine.queries.people import why_of
 from torpor.engine.queries.spoken import duration, plural
 from torpor.store.values import MISFIT
@@ -18,14 +17,10 @@ from torpor.store.values import MISFIT
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from torpor.engine.queries.doctor import Diagnosis
-    from torpor.engine.queries.facts import ClockReset
     from torpor.engine.queries.fleet import Fleet, RunLine
     from torpor.engine.queries.kin import Family
     from torpor.engine.queries.people import Inbox, InboxItem
     from torpor.engine.queries.show import RunShown
-
-_LEVELS = {"ok": "green", "warn": "bold yellow", "error": "red"}
 
 
 def word_of(line: RunLine) -> str:
@@ -250,10 +245,7 @@ def shown_lines(screen: Screen, run: RunShown, *, entries: int) -> Iterator[str]
     if run.unread:
         names = ", ".join(sorted({clean(signal.name) for signal in run.unread}))
         yield f"  unread   {plural(len(run.unread), 'signal')}: {names}"
-    if run.parts:
-        yield f"  emitted  {plural(run.parts, 'part')}: torpor tail {line.run}"
-    if run.view is not None:
-        yield from _field_lines("shows", run.view)
+    yield from _spoken_lines(run)
     for late in run.too_late:
         yield f"  too late {late.wait}  {clean(late.said)}, {duration(run.at - late.at)} ago; nothing was changed"
     if line.state == "completed":
@@ -265,6 +257,15 @@ def shown_lines(screen: Screen, run: RunShown, *, entries: int) -> Iterator[str]
         yield from _effects_table(screen, run)
     yield ""
     yield from _next_of(line)
+
+
+def _spoken_lines(run: RunShown) -> Iterator[str]:
+    if run.parts:
+        yield f"  emitted  {plural(run.parts, 'part')}: torpor tail {run.line.run}"
+    if run.parts_pruned:
+        yield f"  pruned   {clean(run.parts_pruned)}"
+    if run.view is not None:
+        yield from _field_lines("shows", run.view)
 
 
 def _family_lines(family: Family | None) -> Iterator[str]:
@@ -373,24 +374,3 @@ def _next_of(line: RunLine) -> Iterator[str]:
         yield "next: torpor worker APP.py"
     else:
         yield "next: torpor ps"
-
-
-def doctor_lines(screen: Screen, found: Diagnosis) -> Iterator[str]:
-    """Yield `torpor doctor`, worst first."""
-    width = max(len(line.subject) for line in found.lines)
-    for line in found.lines:
-        level = screen.paint(f"{line.level:<5}", _LEVELS[line.level])
-        yield f"{level} {line.subject:<{width}}  {clean(line.text)}"
-        if line.hint:
-            yield f"      {'':<{width}}  hint: {clean(line.hint)}"
-    yield f"safe to stop now: {clean(found.safe_to_stop_text)}"
-    yield f"{plural(found.warnings, 'warning')}, {plural(found.errors, 'error')}"
-
-
-def reset_lines(reset: ClockReset) -> Iterator[str]:
-    """Yield what `torpor doctor --reset-clock` did, and which runs it cannot wake sooner."""
-    yield f"{plural(reset.changed, 'stored time')} brought back to this machine's clock"
-    if reset.late:
-        text, hint = late_timers(reset.late, round(reset.late_seconds * 1_000_000))
-        yield clean(text)
-        yield f"  hint: {clean(hint)}"

@@ -88,6 +88,10 @@ class Teller:
 
     def take(self, part: Part) -> None:
         """Show a part."""
+        if part.kind == "pruned":
+            self._kept.take(part.n, part.kind, part.body)
+            self._line(self._screen.paint(f"[{_gone(part)}]", "dim"))
+            return
         gone = self._kept.take(part.n, part.kind, part.body)
         if part.kind == "retract":
             self._line(self._screen.paint(_taken_back(part, gone), "dim"))
@@ -132,7 +136,9 @@ class Whole(Teller):
     """Parts for people, once: what is kept of them."""
 
     def take(self, part: Part) -> None:
-        """Take a part; nothing is shown before the end."""
+        """Take a part; nothing is shown before the end, except that some are gone."""
+        if part.kind == "pruned":
+            self._line(self._screen.paint(f"[{_gone(part)}]", "dim"))
         self._kept.take(part.n, part.kind, part.body)
 
     def end(self) -> None:
@@ -141,6 +147,14 @@ class Whole(Teller):
             self._show(body)
         self._kept.parts.clear()
         self._end_line()
+
+
+def _gone(part: Part) -> str:
+    """Return which parts were pruned, when and why."""
+    from torpor.cli.screen import clean
+    from torpor.engine.streams import gone_words
+
+    return clean(gone_words(part.body["from"], part.n, part.at, part.body["why"]))
 
 
 def _taken_back(part: Part, gone: dict[int, object]) -> str:

@@ -8,8 +8,10 @@ from torpor.client.connected import Connected
 from torpor.clock import micros
 from torpor.engine import branching, retention
 from torpor.engine.large import put_aside
-from torpor.errors import NotFound
+from torpor.errors import NotFound, UsageError
+from torpor.sdk.keeping import LAYERS
 from torpor.store import values
+from torpor.store.history_rows import RetentionRow
 from torpor.store.protocol import Lane
 
 if TYPE_CHECKING:
@@ -19,8 +21,7 @@ if TYPE_CHECKING:
     from torpor.core.commit import Blob
     from torpor.engine.branching import Forked, Retried, Rewound
     from torpor.engine.queries.outlook import Outlook
-    from torpor.store.history_rows import RetentionRow
-    from torpor.store.protocol import Tx
+    from torpor.store.protocol import Store, Tx
     from torpor.store.rows import ProgramRow
 
 
@@ -32,12 +33,19 @@ _NOT_GIVEN = _NotGiven()
 
 
 class Pruned(NamedTuple):
-    """What was pruned, or would be: runs that ended, journals that were cut, entries of both, bytes (a dry run's)."""
+    """What was pruned, or would be: runs that ended, journals that were cut, entries of both, bytes (a dry run's).
 
-    runs: int
-    journals: int
-    entries: int
-    bytes: int
+    `checkpoints` that can no longer be returned to, `streams` that were cut and their `parts`, `slots` of schedules.
+    """
+
+    runs: int = 0
+    journals: int = 0
+    entries: int = 0
+    bytes: int = 0
+    checkpoints: int = 0
+    streams: int = 0
+    parts: int = 0
+    slots: int = 0
 
 
 class History(Connected):
@@ -82,34 +90,106 @@ class History(Connected):
         return await self.store.transact(branching.retry, run, by=by)
 
     async def prune(
-        self, *, program: str | None = None, older_than: timedelta | None = None, by: str = "", dry_run: bool = False
+        self,
+        *,
+        program: str | None = None,
+        older_than: timedelta | None = None,
+        layer: str | None = None,
+        by: str = "",
+        dry_run: bool = False,
     ) -> Pruned:
         """Remove what is old: in bounded parts, each a transaction; a kill in between loses nothing, say it again.
 
-        With `older_than` runs that ended so long ago; without, what the retention of each program says. `program` names
-        one. With `dry_run` only counts. Raises NotFound for a program the store does not know.
+        Without `older_than` what the retention of each program says, of one `layer` only if it is named: `runs`, `journal`,
+        `checkpoints`, `stream` or `slots`. With `older_than` what is so old of that layer (`runs` if none is named) whatever
+        programs say. `program` names one. With `dry_run` only counts. Raises NotFound for a program the store does not
+        know, UsageError for a layer that there is not and a negative age.
         """
-        programs, rules, now = await self.store.transact(_plan, program, lane=Lane.READ)
-        given = {row.program: row for row in rules}
-        runs = journals = entries = count = 0
+        if layer is not None and layer not in LAYERS:
+            raise UsageError(f"there is no layer {layer!r}", hint=f"one of {', '.join(LAYERS)}")
+        age = None if older_than is None else micros(older_than.total_seconds())
+        if age is not None and age < 0:
+            raise UsageError(f"older_than={older_than!r} is a negative age", hint="older_than=days(30)")
+        programs, kept, now = await self.store.transact(_plan, program, lane=Lane.READ)
+        if age is None:
+            wanted = LAYERS if layer is None else (layer,)
+            rules = [RetentionRow(row.program, **{name: getattr(row, name) for name in wanted}) for row in kept]
+        else:
+            rules = [RetentionRow(row.name, **{layer or "runs": age}) for row in programs]
+        return await _Pruning(self.store, rules, now, "" if age is None else by or "a person", dry_run).all(programs)
+
+
+class _Pruning:
+    """One prune: every layer that the rules name, part after part. `why` is said in the place of a retention."""
+
+    def __init__(self, store: Store, rules: Sequence[RetentionRow], now: int, why: str, dry: bool) -> None:  # noqa: FBT001
+        self._store = store
+        self._rules = {row.program: row for row in rules}
+        self._now = now
+        self._why = why
+        self._dry = dry
+
+    async def all(self, programs: Sequence[ProgramRow]) -> Pruned:
+        gone = Pruned()
         for row in programs:
-            if older_than is not None:
-                before, why = now - micros(older_than.total_seconds()), by or "a person"
-            elif (kept := given.get(row.name)) is not None and kept.runs is not None:
-                before, why = now - kept.runs, f"the retention of `{row.name}`"
-            else:
-                continue
-            after: tuple[int, int] | None = retention.BEGINNING
-            while after is not None:
-                part = await self.store.transact(retention.prune_ended, row.id, before, why, after=after, dry=dry_run)
-                runs, entries, count, after = runs + part.runs, entries + part.entries, count + part.bytes, part.after
-        if older_than is None:
-            place: int | None = 0
-            while place is not None:
-                part, again = await self.store.transact(retention.prune_open, rules, now=now, after=place, dry=dry_run)
-                entries, count, journals = entries + part.entries, count + part.bytes, journals + part.runs - again
-                place = None if part.after is None else part.after[1]
-        return Pruned(runs, journals, entries, count)
+            gone = await self._ended(gone, row)
+        return await self._slots(await self._streams(await self._open(gone)))
+
+    async def _ended(self, gone: Pruned, program: ProgramRow) -> Pruned:
+        rule = self._rules.get(program.name)
+        if rule is None or rule.runs is None:
+            return gone
+        before, why = self._now - rule.runs, self._why or retention.kept_by(rule)
+        after: tuple[int, int] | None = retention.BEGINNING
+        while after is not None:
+            part = await self._store.transact(
+                retention.prune_ended, program.id, before, why, after=after, dry=self._dry
+            )
+            gone = gone._replace(
+                runs=gone.runs + part.runs, entries=gone.entries + part.entries, bytes=gone.bytes + part.bytes
+            )
+            after = part.after
+        return gone
+
+    async def _open(self, gone: Pruned) -> Pruned:
+        place: int | None = 0
+        while place is not None:
+            part, again = await self._store.transact(
+                retention.prune_open, self._given, now=self._now, after=place, why=self._why, dry=self._dry
+            )
+            gone = gone._replace(
+                journals=gone.journals + part.runs - again,
+                entries=gone.entries + part.entries,
+                bytes=gone.bytes + part.bytes,
+                checkpoints=gone.checkpoints + part.checkpoints,
+            )
+            place = None if part.after is None else part.after[1]
+        return gone
+
+    async def _streams(self, gone: Pruned) -> Pruned:
+        place: int | None = 0
+        while place is not None:
+            part = await self._store.transact(
+                retention.prune_streams, self._given, now=self._now, after=place, why=self._why, dry=self._dry
+            )
+            gone = gone._replace(
+                streams=gone.streams + part.runs, parts=gone.parts + part.entries, bytes=gone.bytes + part.bytes
+            )
+            place = None if part.after is None else part.after[1]
+        return gone
+
+    async def _slots(self, gone: Pruned) -> Pruned:
+        place: str | None = ""
+        while place is not None:
+            count, place = await self._store.transact(
+                retention.prune_slots, self._given, now=self._now, after=place, dry=self._dry
+            )
+            gone = gone._replace(slots=gone.slots + count)
+        return gone
+
+    @property
+    def _given(self) -> list[RetentionRow]:
+        return list(self._rules.values())
 
 
 def _plan(tx: Tx, program: str | None) -> tuple[Sequence[ProgramRow], list[RetentionRow], int]:

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torpor.client.connected import Connected
 from torpor.client.listening import POLL_SECONDS
-from torpor.core.stream import Kept
+from torpor.core.stream import PRUNED, Kept
 from torpor.engine import streams
+from torpor.errors import Conflict
 from torpor.store.protocol import Lane
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
+
 
 _LAST = 2**63 - 1
 """The highest number that a part can have in a store."""
@@ -24,6 +26,10 @@ class Part(NamedTuple):
 
     `kind` is `text`, `value` or `retract`. A retract's body is a list of [from, to], both included: these parts are
     taken back, because the attempt that emitted them was dropped. `at` is the store's time, in microseconds UTC.
+
+    `pruned` stands in the place of parts that are gone: its body is a dict, `from` and `to` both included, `why`, its
+    number is the last that went, and `at` is when. A reader who holds some of them drops these too, because what took
+    them back may have gone with them.
     """
 
     n: int
@@ -58,6 +64,9 @@ class Streaming(Connected):
                 if topics == {"ended"}:
                     topics.add(streams.topic_of(page.run_id))
                     news.set()  # what came between the read and this line had no listener
+                if page.gone is not None:
+                    first, after = max(after, 0) + 1, page.gone.upto
+                    yield Part(after, PRUNED, {"from": first, "to": after, "why": page.gone.why}, page.gone.at)
                 for row in page.parts:
                     after = row.n
                     yield Part(row.n, row.kind.word, streams.body_of(row), row.at)
@@ -72,9 +81,16 @@ class Streaming(Connected):
                 await asyncio.to_thread(listener.close)
 
     async def text(self, run: str) -> str:
-        """Return the text that a run has emitted and that was not taken back, as it is now."""
+        """Return the text that a run has emitted and that was not taken back, as it is now.
+
+        Raises NotFound, Conflict if a part of it was pruned: `stream` yields what is left.
+        """
         kept = Kept()
         async for part in self.stream(run, follow=False):
+            if part.kind == PRUNED:
+                gone = streams.gone_words(part.body["from"], part.n, part.at, part.body["why"])
+                message = f"the text of {run} is not whole any more: {gone}"
+                raise Conflict(message, hint=f"torpor tail {run}   shows what is left")
             kept.take(part.n, part.kind, part.body)
         return kept.text
 

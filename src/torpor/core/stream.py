@@ -13,7 +13,9 @@ attempt that failed, was cancelled or lost its worker is dropped: a `retract` pa
 before anything of the next attempt. While a run has no lease it has nothing loose: whoever ends a lease retracts, in the
 same transaction. Voice 0 is the flow itself: what it emits travels in the commit that says it was emitted, and is kept.
 
-*A reader* who drops what a retract names ends with the kept text, from whatever number it began (`Kept`).
+*A reader* who drops what a retract names ends with the kept text, from whatever number it began (`Kept`). One who comes
+from before parts that were pruned is told so in their place, and drops what it has up to there: a retract may have been
+among them. What it then ends with is what is kept.
 """
 
 from __future__ import annotations
@@ -24,6 +26,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+PRUNED = "pruned"
+"""What a reader is told in the place of parts that are gone; not a part itself."""
 
 FLOW = 0
 """The voice of the flow itself."""
@@ -151,6 +156,9 @@ class Kept:
     def take(self, n: int, kind: str, body: Any) -> dict[int, Any]:
         """Take a part whose body is decoded; return what it took back, by number: parts from before the start are not known."""
         self.n = n
+        if kind == PRUNED:
+            self.parts = {number: kept for number, kept in self.parts.items() if number > n}
+            return {}
         if kind != PartKind.RETRACT.word:
             self.parts[n] = body
             return {}

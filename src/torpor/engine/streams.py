@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from torpor.clock import as_datetime
 from torpor.core.lease import LostAnswer
 from torpor.core.stream import PartRow, StreamRow, StreamWrite, accepts, advance, loose_of
 from torpor.engine.decisions import find_run, refuse_pruned
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from torpor.core.commit import Proposal
     from torpor.core.lease import Lease
     from torpor.core.run import State
+    from torpor.store.history_rows import PruneRow
     from torpor.store.protocol import Tx
 
 PAGE = 1_000
@@ -125,23 +127,49 @@ def topic_of(run_id: int) -> str:
 
 
 class Page(NamedTuple):
-    """Parts in order. `ended`: the run is over and these are the last, as far as anybody can know."""
+    """Parts in order. `ended`: the run is over and these are the last, as far as anybody can know.
+
+    `gone`: what should come before them was pruned, up to this number.
+    """
 
     run_id: int
     parts: list[PartRow]
     ended: bool
     state: State
+    gone: PruneRow | None = None
 
 
 def read(tx: Tx, run: str, *, after: int = 0, limit: int = PAGE) -> Page:
     """Return the parts of a run after a number. The state is read first: a run that is over emits nothing more.
 
-    Raises NotFound, Conflict if it is being pruned: a reader gets all parts or an error, never some (G11).
+    A reader gets all parts, or is told which are gone (G11). Raises NotFound, Conflict if the run is being pruned.
     """
     row, name = find_run(tx, run)
     refuse_pruned(tx, row, name)
+    after = max(after, 0)
     found = tx.parts(row.id, after=after, limit=limit)
-    return Page(row.id, found, row.state.final and len(found) < limit, row.state)
+    gone = _gone(tx, row.id, after, found)
+    return Page(row.id, found, row.state.final and len(found) < limit, row.state, gone)
+
+
+def _gone(tx: Tx, run_id: int, after: int, found: Sequence[PartRow]) -> PruneRow | None:
+    """Return what was pruned between `after` and the first part that was found.
+
+    Numbers have no gaps, so a missing one was pruned. It is read after the parts: what made them go is then there.
+    """
+    if found and found[0].n == after + 1:
+        return None
+    gone = tx.stream_prunes([run_id]).get(run_id)
+    if gone is None or gone.upto <= after:
+        return None
+    return gone._replace(upto=found[0].n - 1) if found else gone
+
+
+def gone_words(first: int, last: int, at: int, why: str) -> str:
+    """Return which parts of a stream are gone, since when and why, in the words of other layers that were pruned."""
+    day = as_datetime(at)
+    named = f"Part {first} was" if first == last else f"Parts {first}-{last} were"
+    return f"{named} pruned on {day.day} {day:%b} by {why}."
 
 
 def body_of(part: PartRow) -> Any:

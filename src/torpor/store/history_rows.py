@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 class ForkRow(NamedTuple):
@@ -17,7 +20,7 @@ class ForkRow(NamedTuple):
 
 
 class PruneRow(NamedTuple):
-    """Up to which entry a run's journal was pruned, when, and why, in the words people see."""
+    """Up to which entry a run's journal was pruned, or part its stream; when, and why, in the words people see."""
 
     run_id: int
     upto: int
@@ -32,3 +35,18 @@ class RetentionRow(NamedTuple):
     runs: int | None = None
     journal: int | None = None
     checkpoints: int | None = None
+    stream: int | None = None
+    slots: int | None = None
+
+
+def old_end(rows: Iterable[tuple[int, int, int]], before: int) -> tuple[int, int, int]:
+    """Return up to which number all is older than a moment (0: nothing is), how many these are, and their bytes.
+
+    `rows` are (number, at, bytes) from the oldest on; what lies behind one that is younger stays, whatever its time.
+    """
+    upto = count = size = 0
+    for number, at, length in rows:
+        if at >= before:
+            break
+        upto, count, size = number, count + 1, size + length
+    return upto, count, size

@@ -5,7 +5,7 @@ from __future__ import annotations
 OF_A_RUN = (
     *("journal", "rows", "cut_rows", "parts", "inbox", "waits", "states", "blob_runs", "run_keys", "forks", "prunes"),
     *("leases", "deadlines", "cancels", "compensations", "streams", "views", "holds", "shorts"),
-    *("replies", "too_late", "traces"),
+    *("replies", "too_late", "traces", "stream_prunes"),
 )
 """Tables with a `run_id` whose rows go with their run, the long ones first: a batch may end in the middle of them."""
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from torpor.clock import micros
 from torpor.engine import retention, runs, schedules
 from torpor.errors import UsageError
+from torpor.sdk.keeping import LAYERS
 from torpor.store import values
 from torpor.store.history_rows import RetentionRow
 from torpor.store.life import host_identity
@@ -73,7 +74,7 @@ def kept_of(flow: Flow) -> RetentionRow:
     said = flow.retain
     if said is None:
         return RetentionRow(flow.name)
-    return RetentionRow(flow.name, _micros(said.runs), _micros(said.journal), _micros(said.checkpoints))
+    return RetentionRow(flow.name, **{layer: _micros(getattr(said, layer)) for layer in LAYERS})
 
 
 def _micros(given: timedelta | None) -> int | None:

@@ -16,6 +16,7 @@ from torpor.engine.queries.fleet import RunLine, run_lines
 from torpor.engine.queries.history import History, history
 from torpor.engine.queries.kin import Family, family
 from torpor.engine.queries.story import EffectLine, StoryLine, tell
+from torpor.engine.streams import gone_words
 from torpor.store import values
 
 if TYPE_CHECKING:
@@ -71,6 +72,8 @@ class RunShown:
     """What the run shows of itself now (`ctx.show`)."""
     parts: int = 0
     """The number of its stream's last part; 0: it emitted nothing."""
+    parts_pruned: str = ""
+    """Which of them are gone, since when and why."""
 
 
 def show(tx: Tx, run: str, *, gone: frozenset[int] = frozenset(), read: int = READ) -> RunShown:
@@ -91,6 +94,7 @@ def show(tx: Tx, run: str, *, gone: frozenset[int] = frozenset(), read: int = RE
     if row.state is State.COMPLETED and last is not None and last.kind is Kind.OUTCOME and last.body:
         result = values.plain(legible(last.body, packed))
     view, stream = tx.views([row.id]).get(row.id), tx.streams([row.id]).get(row.id)
+    cut = tx.stream_prunes([row.id]).get(row.id) if stream is not None else None
     return RunShown(
         tx.now(),
         line,
@@ -108,4 +112,5 @@ def show(tx: Tx, run: str, *, gone: frozenset[int] = frozenset(), read: int = RE
         family(tx, row, line.parent),
         None if view is None else values.plain(view.body),
         0 if stream is None else stream.n,
+        "" if cut is None else gone_words(1, cut.upto, cut.at, cut.why),
     )

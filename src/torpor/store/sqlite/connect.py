@@ -23,7 +23,7 @@ TABLES = (
     *("events", "event_matches", "replies", "too_late"),
     *("lines", "places", "deadlines", "cancels", "compensations", "traces"),
     *("budgets", "holds", "shorts", "buckets"),
-    *("forks", "cut_rows", "prunes", "retention"),
+    *("forks", "cut_rows", "prunes", "stream_prunes", "retention"),
 )
 _MISSING = re.compile(rf"no such table: (main\.)?({'|'.join(TABLES)})")
 _LATER = {

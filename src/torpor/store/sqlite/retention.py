@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from torpor.store import texts
-from torpor.store.history_rows import PruneRow, RetentionRow
+from torpor.store.history_rows import PruneRow, RetentionRow, old_end
 from torpor.store.sqlite.begun import Begun
 from torpor.store.sqlite.history import NAMED
 from torpor.store.tables import OF_A_RUN, ON_THEIR_WAY
@@ -14,6 +14,7 @@ from torpor.store.tables import OF_A_RUN, ON_THEIR_WAY
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+_LAYERS = "program, runs, journal, checkpoints, stream, slots"
 _IDS = "(SELECT value FROM json_each(?1))"
 _LONG = {"journal": "rowid", "rows": "rowid", "cut_rows": "rowid", "parts": "rowid", "inbox": "seq"}
 """Tables in which one run can have very many rows, and what names a row there."""
@@ -29,13 +30,11 @@ class RetentionVerbs(Begun):
     def put_retention(self, rows: Sequence[RetentionRow]) -> None:
         """Write how long programs' layers are kept."""
         texts.check((row.program for row in rows), "a program's name")
-        self._db.executemany(
-            "INSERT OR REPLACE INTO retention (program, runs, journal, checkpoints) VALUES (?, ?, ?, ?)", rows
-        )
+        self._db.executemany(f"INSERT OR REPLACE INTO retention ({_LAYERS}) VALUES (?, ?, ?, ?, ?, ?)", rows)
 
     def retention(self) -> list[RetentionRow]:
         """Return how long programs' layers are kept."""
-        rows = self._db.execute("SELECT program, runs, journal, checkpoints FROM retention ORDER BY program")
+        rows = self._db.execute(f"SELECT {_LAYERS} FROM retention ORDER BY program")
         return [RetentionRow(*row) for row in rows]
 
     def ended_runs(self, program: int, *, before: int, after: tuple[int, int], limit: int) -> list[tuple[int, int]]:
@@ -105,12 +104,7 @@ class RetentionVerbs(Begun):
             "SELECT seq, at, coalesce(length(body), 0) FROM journal WHERE run_id = ? AND seq < ? ORDER BY seq LIMIT ?",
             (run, below, limit),
         )
-        upto = entries = count = 0
-        for seq, at, size in rows:
-            if at >= before:
-                break
-            upto, entries, count = seq, entries + 1, count + size
-        return upto, entries, count
+        return old_end(rows, before)
 
     def cut_journal(self, run: int, upto: int) -> None:
         """Remove entries."""
@@ -133,6 +127,46 @@ class RetentionVerbs(Begun):
         """Return what was pruned."""
         rows = self._many("SELECT run_id, upto, at, why FROM prunes WHERE run_id IN", ids)
         return {row[0]: PruneRow(*row) for row in rows}
+
+    def oldest_parts(self, *, after: int, limit: int) -> list[tuple[int, int | None]]:
+        """Return when the oldest part of each stream was written."""
+        rows = self._db.execute(
+            "SELECT run_id, (SELECT p.at FROM parts p WHERE p.run_id = s.run_id ORDER BY p.n LIMIT 1)"
+            " FROM streams s WHERE run_id > ? ORDER BY run_id LIMIT ?",
+            (after, limit),
+        )
+        return [(row[0], row[1]) for row in rows]
+
+    def old_parts(self, run: int, *, before: int, below: int, limit: int) -> tuple[int, int, int]:
+        """Look at the oldest parts."""
+        rows = self._db.execute(
+            "SELECT n, at, length(body) FROM parts WHERE run_id = ? AND n < ? ORDER BY n LIMIT ?", (run, below, limit)
+        )
+        return old_end(rows, before)
+
+    def cut_stream(self, row: PruneRow) -> None:
+        """Remove parts, and say so."""
+        texts.check((row.why,), "why something was pruned")
+        self._db.execute("DELETE FROM parts WHERE run_id = ? AND n <= ?", (row.run_id, row.upto))
+        self._db.execute("INSERT OR REPLACE INTO stream_prunes (run_id, upto, at, why) VALUES (?, ?, ?, ?)", row)
+
+    def stream_prunes(self, ids: Sequence[int]) -> dict[int, PruneRow]:
+        """Return what was pruned of streams."""
+        rows = self._many("SELECT run_id, upto, at, why FROM stream_prunes WHERE run_id IN", ids)
+        return {row[0]: PruneRow(*row) for row in rows}
+
+    def old_slots(self, schedule: int, *, before: int, limit: int) -> list[int]:
+        """Return old slots."""
+        rows = self._db.execute(
+            "SELECT slot_at FROM slots WHERE schedule = ?1 AND slot_at < ?2 AND last_at < ?2"
+            " AND slot_at < (SELECT max(slot_at) FROM slots WHERE schedule = ?1) ORDER BY slot_at LIMIT ?3",
+            (schedule, before, limit),
+        )
+        return [row[0] for row in rows]
+
+    def drop_slots(self, schedule: int, slots: Sequence[int]) -> None:
+        """Remove slots."""
+        self._db.executemany("DELETE FROM slots WHERE schedule = ? AND slot_at = ?", [(schedule, at) for at in slots])
 
     def forget_blobs(self, run: int) -> None:
         """Forget names of blobs."""

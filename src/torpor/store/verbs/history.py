@@ -99,5 +99,26 @@ class RetentionVerbs(Protocol):
     def prunes(self, ids: Sequence[int]) -> dict[int, PruneRow]:
         """Return what was pruned of runs."""
 
+    def oldest_parts(self, *, after: int, limit: int) -> list[tuple[int, int | None]]:
+        """Return (run, when the oldest part of its stream that is there was written), by run, above `after`.
+
+        A run whose parts are all gone is among them, with None.
+        """
+
+    def old_parts(self, run: int, *, before: int, below: int, limit: int) -> tuple[int, int, int]:
+        """Look at the oldest parts of a run's stream below `below`, at most `limit`; returns as `old_entries`."""
+
+    def cut_stream(self, row: PruneRow) -> None:
+        """Remove the parts of a run's stream up to a number, and say so. Its counter stays (G11)."""
+
+    def stream_prunes(self, ids: Sequence[int]) -> dict[int, PruneRow]:
+        """Return what was pruned of the streams of runs."""
+
+    def old_slots(self, schedule: int, *, before: int, limit: int) -> list[int]:
+        """Return the oldest slots of a schedule that ended before a moment; its newest is never among them."""
+
+    def drop_slots(self, schedule: int, slots: Sequence[int]) -> None:
+        """Remove slots of a schedule that this transaction has locked."""
+
     def forget_blobs(self, run: int) -> None:
         """Say no more that a run names blobs that nothing of it names."""
