@@ -16,9 +16,18 @@ from torpor.store.protocol import Lane
 from torpor.store.rows import Append, Leave, Left, RunChange
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tests.stores import Moment, Place
     from torpor.store.protocol import Store, Tx
 
+STALE: dict[str, Callable[[Append], Append]] = {
+    "token": lambda row: row._replace(token=row.token + 1),
+    "older epoch": lambda row: row._replace(epoch=row.epoch - 1),
+    "older head": lambda row: row._replace(head=row.head - 1),
+    "newer head": lambda row: row._replace(head=row.head + 1),
+    "cancelled": lambda row: row._replace(forbids_cancel=True),
+}
 NOTES = [Entry(Kind.INTENT, "k", b"i"), Entry(Kind.OUTCOME, "k", b"o"), Entry(Kind.NOTE, None, None)]
 
 
@@ -61,6 +70,24 @@ def test_append_agrees_with_the_core(store: Store, how: str) -> None:
         assert lease is not None
         assert now is not None
         assert (now.head, len(entries)) == ((lease.head + 1, 1) if row.run_id in accepted else (lease.head, 0))
+
+
+@pytest.mark.parametrize("way", STALE)
+def test_one_stale_row_among_many_is_refused_alone(store: Store, way: str) -> None:
+    """A batch in which all is well goes a way of its own on some stores: there, too, nothing stale gets through."""
+    many = 9
+    world = populate(store, many)
+    claimed = [one.lease.run_id for one in world.claim()]
+    for odd in (claimed[0], claimed[many // 2], claimed[-1]):
+        before = store.transact_now(lambda tx: tx.leases(claimed))
+        if way == "cancelled":
+            store.transact_now(lambda tx, odd=odd: tx.flag_leases([odd], Flag.CANCEL))
+        rows = [STALE[way](add(lease)) if run == odd else add(lease) for run, lease in before.items()]
+        assert set(world.append(rows)) == set(claimed) - {odd}
+        for run, lease in before.items():
+            now, entries = world.lease(run), store.transact_now(lambda tx, run=run: tx.journal(run))
+            assert now is not None
+            assert now.head == len(entries) == lease.head + (run != odd)
 
 
 def test_leave_agrees_with_the_core(store: Store) -> None:

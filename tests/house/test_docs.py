@@ -26,8 +26,6 @@ from tests.house.tree import ROOT, relative
 from tests.house.words import BANNED_NAMES, BANNED_PARTS, WORDS
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
-ORDERED = [f"G{number}" for number in range(1, 21)]
-LATER = re.compile(r"- \(later: .+\)")
 
 
 @dataclass(frozen=True)
@@ -156,36 +154,6 @@ def test_links_lead_somewhere(page: Path) -> None:
         if not path.exists() or (anchor and anchor not in anchors(path)):
             broken.append(target)
     assert broken == []
-
-
-def table(page: Path) -> list[list[str]]:
-    """Return the rows of every table of a page, without heads and rules."""
-    rows = [line for line in page.read_text(encoding="utf-8").splitlines() if line.startswith("|")]
-    cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
-    rules = {number for number, row in enumerate(cells) if set("".join(row)) <= set("-: ")}
-    return [row for number, row in enumerate(cells) if number not in rules and number + 1 not in rules]
-
-
-def functions_of(path: Path) -> set[str]:
-    """Return the names of the functions that a file defines, in classes too."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
-
-
-def test_every_guarantee_has_its_tests() -> None:
-    """docs/guarantees.md has a row for each promise, and each test it names exists."""
-    rows = table(ROOT / "docs" / "guarantees.md")
-    assert [row[0] for row in rows] == ORDERED
-    missing = []
-    for number, _, proof in rows:
-        named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", proof)
-        if not named and not LATER.fullmatch(proof):
-            missing.append(f"{number}: {proof}")
-        for name, test in named:
-            path = ROOT / name
-            if not path.is_file() or test not in functions_of(path):
-                missing.append(f"{number}: {name}::{test}")
-    assert missing == []
 
 
 def test_the_glossary_is_complete() -> None:

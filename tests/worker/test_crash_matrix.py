@@ -1,6 +1,6 @@
 """The crash matrix: killed at every commit and between act and record, for every safety class, on every store.
 
-The outside counter says what really happened, and the table of docs/guarantees.md what may happen.
+The outside counter says what really happened, and docs/guarantees.md what may happen.
 """
 
 from __future__ import annotations

@@ -49,6 +49,12 @@ class Secrets:
                 body = body.replace(secret, mark)
         return body
 
+    def struck(self, text: str) -> str:
+        """Return a text without any resolved secret."""
+        if not self._known:
+            return text
+        return self.strike(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
+
 
 class Bodies:
     """Encodes and decodes for one run, and collects the blobs that its next commit must carry."""
@@ -75,6 +81,13 @@ class Bodies:
         for secret, mark in self._hidden.items():
             body = body.replace(secret, mark)
         return body.decode("utf-8", "replace")
+
+    def told(self, value: Any, path: str) -> bytes:
+        """Return the body of what is written beside the journal, whole and without secrets. Raises UnstorableValue."""
+        body = self._secrets.strike(values.encode(value, path=path))
+        for secret, mark in self._hidden.items():
+            body = body.replace(secret, mark)
+        return body
 
     def encode(self, value: Any, path: str) -> bytes:
         """Return a value's body. Raises UnstorableValue."""

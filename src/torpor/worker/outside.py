@@ -13,7 +13,6 @@ from torpor.engine import cancels, effects, waits
 from torpor.engine.family import joinable
 from torpor.errors import NotDone, StoreError, StoreUnavailable
 from torpor.sdk.steps import CANNOT_TELL, NOT_DONE, Answer, done
-from torpor.store import values
 from torpor.store.protocol import Lane
 from torpor.worker.acting import context_of, span_of
 
@@ -250,7 +249,7 @@ class Outside:
         else:
             return
         try:
-            body = values.encode(answer, path=f"the result of {call.request.name}")
+            body = executor.bodies.told(answer, f"the result of {call.request.name}")
             settled = await self._store.transact(effects.settle_late, executor.run.id, call.intent_seq, body)
         except StoreError as trouble:
             self._worker.log.warning(

@@ -22,6 +22,7 @@ from torpor.sdk.port import Request
 from torpor.sdk.rows import attach
 from torpor.store import values
 from torpor.worker import children
+from torpor.worker.lines import struck_fields
 from torpor.worker.voice import checked, spoken
 
 if TYPE_CHECKING:
@@ -169,7 +170,9 @@ class Turn:
     def log(self, level: str, event: str, fields: dict[str, Any]) -> None:
         """Write a line unless it was written before: not while the journal of this turn is still answering."""
         if not self.replaying or self._fresh:
-            getattr(self._worker.log, level)(event, run=self.run_id, **fields)
+            struck = self._bodies.struck  # what the run hides as well: tokens of its callbacks
+            said = struck_fields({**fields, "event": event}, struck)
+            getattr(self._worker.log, level)(run=self.run_id, **said)
 
     # what the executor asks
 

@@ -100,7 +100,7 @@ class Worker:
         self.clocks = rouse.Clocks()
         """Where it is seen that this process was away."""
         self.secrets = Secrets(secret)
-        self.log = logger("worker", worker=self.name)
+        self.log = logger("worker", struck=self.secrets.struck, worker=self.name)
         self.executors: dict[int, Executor] = {}
         self.others_wait = False
         self.on_due: Callable[[int], None] = _nobody
