@@ -8,7 +8,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 ARGS ?=
 
-.PHONY: help setup apt demo check format test bench bench-quick lock changelog clean
+.PHONY: help setup apt demo check format test differential bench bench-quick lock changelog clean
 
 help: ## print this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -42,6 +42,10 @@ format: $(READY) ## let ruff format the code and mend what it can
 test: check apt ## check, then every test; pytest has the last word
 	@$(BIN)/pytest -m alone
 	@$(BIN)/pytest -n 2 -m "not alone" $(ARGS)
+
+differential: $(READY) ## a model and both stores in step: EXAMPLES histories (200) from SEED (0); a failure is shrunk
+	@TORPOR_EXAMPLES=$(or $(EXAMPLES),200) TORPOR_SEED=$(or $(SEED),0) \
+		$(BIN)/pytest --timeout=0 tests/simulation/test_differential.py $(ARGS)
 
 bench: $(READY) ## every workload, on both stores, beside a floor; beside peers too if TORPOR_BENCH_PEERS names some
 	@$(BIN)/python bench/run.py $(ARGS)

@@ -93,6 +93,16 @@ def test_a_cancelled_run_is_not_put_to_sleep(store: Store) -> None:
     assert one.commit(proposal(lease, after=State.WAITING))[0].state is State.READY
 
 
+def test_a_second_cancel_says_that_the_run_sleeps(store: Store) -> None:
+    """A run that waits inside its compensations is not woken by another cancel, and nobody is told that it is."""
+    one = hand(store)
+    (run,) = one.start()
+    one.do(runs.cancel, run)
+    lease = one.claim()[0].lease
+    assert one.commit(proposal(lease, after=State.WAITING, seen=1, undoing=True))[0].state is State.WAITING
+    assert one.do(runs.cancel, run).state is one.run(run).state is State.WAITING
+
+
 def test_a_signal_during_the_suspend_is_not_lost(store: Store) -> None:
     """What came since the executor looked makes the run ready at once (G7)."""
     one = hand(store)

@@ -228,7 +228,8 @@ def cancel(tx: Tx, run_id: int, reason: str = "") -> Cancelled:
         tx.put_cancels([(run_id, reason)])
     cancel_locked(tx, [run])
     descendants = _descendants(tx, run) if Flag.FAMILY in run.flags else 0
-    state = State.READY if run.state is State.WAITING else run.state
+    woken = run.state is State.WAITING and Flag.CANCEL not in run.flags  # one that undoes what it did sleeps on
+    state = State.READY if woken else run.state
     return Cancelled(state, min(descendants, COUNTED), descendants > COUNTED)
 
 
