@@ -88,7 +88,7 @@ class Side:
             *(f"DELETE FROM {table}" for table in self.tables),  # noqa: S608 - names of our own tables
             *([] if self.place.on_server else ["DELETE FROM sqlite_sequence"]),
             "UPDATE meta SET value = 'one key for both' WHERE key = 'token_key'",
-            "DELETE FROM meta WHERE key IN ('last_run', 'retention_walked')",
+            "DELETE FROM meta WHERE key = 'last_run' OR key LIKE '%walked%'",
             "INSERT INTO tenants (id, name) VALUES (1, 'default')",
         )
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from torpor.core.lease import Lease
 
 TENANTS = ("default", "acme")
+HOUR = 3_600_000_000
 BEYOND = 1_000
 """So far above the highest number there is no run."""
 
@@ -54,7 +55,7 @@ class World:
         stores.empty()
         self.programs = self._same(runs.register, [(PROGRAM, 1, "m:shop")])
         self._same(lambda tx: tx.intern_tenants([*TENANTS]))
-        self._same(retention.declare, [RetentionRow(PROGRAM, runs=KEPT)])
+        self._same(retention.declare, [RetentionRow(PROGRAM, runs=KEPT, stream=HOUR, slots=HOUR)])
         self.workers = [self._same(_worker, name) for name in ("w1", "w2")]
         self.snapshot = stores.snapshot()
 
