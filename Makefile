@@ -8,7 +8,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 ARGS ?=
 
-.PHONY: help setup apt demo check format test differential bench bench-quick lock changelog clean
+.PHONY: help setup apt demo check format test differential faults bench bench-quick lock changelog clean
 
 help: ## print this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,6 +46,10 @@ test: check apt ## check, then every test; pytest has the last word
 differential: $(READY) ## a model and both stores in step: EXAMPLES histories (200) from SEED (0); a failure is shrunk
 	@TORPOR_EXAMPLES=$(or $(EXAMPLES),200) TORPOR_SEED=$(or $(SEED),0) \
 		$(BIN)/pytest --timeout=0 tests/simulation/test_differential.py $(ARGS)
+
+faults: $(READY) apt ## real faults under load: MINUTES (1) on STORE (postgres, sqlite), from SEED, of the kinds FAULTS=kill,stop
+	@nice -n 10 $(BIN)/python -m tests.faults --minutes $(or $(MINUTES),1) --store $(or $(STORE),postgres) \
+		$(if $(SEED),--seed $(SEED)) $(if $(FAULTS),--faults $(FAULTS)) $(ARGS)
 
 bench: $(READY) ## every workload, on both stores, beside a floor; beside peers too if TORPOR_BENCH_PEERS names some
 	@$(BIN)/python bench/run.py $(ARGS)

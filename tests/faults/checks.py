@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tests.faults.plans import COST_MICROS, acts_of, value_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Container, Iterable, Iterator
 
     from tests.faults.history import History, Line
     from tests.faults.plans import Act
@@ -52,6 +52,10 @@ def _done(history: History, kind: str) -> Iterator[str]:
         for act, value in _results(plan["acts"], end["result"]):
             if act["kind"] == kind and value == value_of(act):
                 yield act["place"]
+
+
+def _never(kind: str, done: Iterable[str], known: Container[str]) -> list[str]:
+    return [f"{kind} {place} is said to be done, and never was" for place in done if place not in known]
 
 
 def g1_one_writer(history: History) -> list[str]:
@@ -99,8 +103,10 @@ def g4_once_effects_are_not_repeated(history: History) -> list[str]:
     wrong = []
     for kind in ("once", "verify"):
         counted = _counted(history, kind)
-        wrong += [f"{kind} {place} was counted {len(calls)} times" for place, calls in counted.items() if len(calls) > 1]
-        wrong += [f"{kind} {place} is said to be done, and never was" for place in _done(history, kind) if place not in counted]
+        wrong += [
+            f"{kind} {place} was counted {len(calls)} times" for place, calls in counted.items() if len(calls) > 1
+        ]
+        wrong += _never(kind, _done(history, kind), counted)
     return wrong
 
 
@@ -114,14 +120,14 @@ def g5_keyed_effects_keep_their_key(history: History) -> list[str]:
     keys = {place: {line["key"] for line in calls} for place, calls in counted.items()}
     wrong = [f"keyed {place} was called with {len(found)} keys" for place, found in keys.items() if len(found) > 1]
     wrong += [f"{sorted(places)} were called with one key" for places in owners.values() if len(places) > 1]
-    return wrong + [f"keyed {place} is said to be done, and never was" for place in _done(history, "keyed") if place not in counted]
+    return wrong + _never("keyed", _done(history, "keyed"), counted)
 
 
 def g6_transactional_effects_happen_once(history: History) -> list[str]:
     """A row for each, exactly one if its run says that it was done."""
     booked = {line["place"]: line["times"] for line in history.of("booked")}
     wrong = [f"{place} was booked {times} times" for place, times in booked.items() if times > 1]
-    return wrong + [f"{place} is said to be booked, and is not" for place in _done(history, "transactional") if place not in booked]
+    return wrong + _never("transactional", _done(history, "transactional"), booked)
 
 
 def g7_every_signal_is_consumed_once_in_order(history: History) -> list[str]:
@@ -140,7 +146,9 @@ def g7_every_signal_is_consumed_once_in_order(history: History) -> list[str]:
             if heard[sender] != list(range(1, count + 1)):
                 wrong.append(f"{end['run']} heard {heard[sender]} from {sender}, who sent {count}")
             if sent[end["run"]][sender] < count:
-                wrong.append(f"{end['run']} completed, and only {sent[end['run']][sender]} of {sender} were acknowledged")
+                wrong.append(
+                    f"{end['run']} completed, and only {sent[end['run']][sender]} of {sender} were acknowledged"
+                )
     return wrong
 
 
@@ -188,7 +196,7 @@ def budgets_add_up(history: History) -> list[str]:
             else:
                 held += HELD_MICROS * len(acts)
     return [
-        f"{money['spent']} millionths were spent, the acts cost {cost}, cancelled ones at most {held} more; {money['reserved']} held"
+        f"{money['spent']} millionths were spent and {money['reserved']} are held; the acts cost {cost} to {cost + held}"
         for money in history.of("money")
         if not cost <= money["spent"] <= cost + held or money["reserved"]
     ]

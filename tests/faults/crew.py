@@ -30,13 +30,14 @@ NOTICED = ("Traceback", "AssertionError", "the committer failed", "beside the ex
 class Member:
     """One place in the crew: a worker process, and the ones before it."""
 
-    def __init__(self, name: str, lease_seconds: float, host: Host, log: Path, offset: Path) -> None:
-        """Know how it is started. `offset` is the file with the step of its clock."""
-        self.name, self.lease_seconds, self.host, self.log, self.offset = name, lease_seconds, host, log, offset
+    def __init__(self, name: str, lease_seconds: float, host: Host, folder: Path) -> None:
+        """Know how it is started, and where its log and the step of its clock are written."""
+        self.name, self.lease_seconds, self.host = name, lease_seconds, host
+        self.log, self.offset = folder / f"{name}.log", folder / f"{name}.offset"
         self.process: subprocess.Popen[bytes] | None = None
         self.frozen = False
         self.ended_at = 0.0
-        offset.write_bytes(bytes(8))
+        self.offset.write_bytes(bytes(8))
 
     @property
     def alive(self) -> bool:

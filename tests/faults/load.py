@@ -7,6 +7,7 @@ acknowledged is written into the history and never done again.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -73,10 +74,9 @@ class Load:
 
     async def _send(self, run: str, sender: str, count: int) -> None:
         for n in range(1, count + 1):
+            message = partial(self.client.signal, run, "note", n, key=f"{sender}-{n}", sender=sender)
             try:
-                await self._until_done(
-                    lambda n=n: self.client.signal(run, "note", n, key=f"{sender}-{n}", sender=sender)  # type: ignore[misc] # fmt: skip
-                )
+                await self._until_done(message)
             except Conflict:  # it has ended, which the checks may wonder about
                 return
             self._history.add("sent", run=run, sender=sender, n=n)
@@ -173,4 +173,3 @@ class Load:
 
 def _ended(tx: Tx, names: list[str]) -> list[str]:
     return [name for name in names if find_run(tx, name)[0].state.final]
-

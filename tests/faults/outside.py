@@ -40,7 +40,7 @@ class Outside:
 
     def counted(self, key: str) -> int:
         """Return how often a key was counted, asking in line behind everything that has arrived."""
-        line = http.client.HTTPConnection(*self._server.sockets[0].getsockname(), timeout=60.0)
+        line = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60.0)
         try:
             line.request("POST", "/counted", json.dumps({"key": key}))
             return int(json.loads(line.getresponse().read())["times"])

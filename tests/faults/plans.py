@@ -19,8 +19,8 @@ COST_MICROS = 4_000
 SENDERS = ("ana", "ben", "cem")
 CANCELLED_OF = 12
 """One run of so many is cancelled under way."""
-_COMMON = ("step", "once", "keyed", "verify", "transactional", "timer")
-_RARE = ("ask", "budget", "child")
+_OFTEN = ("step", "once", "keyed", "verify", "transactional", "timer")
+_SELDOM = ("ask", "budget", "child")
 
 
 class Plan(NamedTuple):
@@ -39,7 +39,9 @@ def draw(random: Random, number: int) -> Plan:
     senders = random.sample(SENDERS, random.randint(1, len(SENDERS)))
     messages = {sender: random.randint(1, 3) for sender in senders}
     for part in _parts(random, sum(messages.values())):
-        turns[random.randrange(len(turns))].append({"kind": "hear", "place": f"{number}/{next(counted)}", "count": part})
+        turns[random.randrange(len(turns))].append(
+            {"kind": "hear", "place": f"{number}/{next(counted)}", "count": part}
+        )
     turns = [one for turn in turns for one in _one_ear(turn)]
     return Plan(f"r{number}", turns, messages, random.randrange(CANCELLED_OF) == 0)
 
@@ -47,7 +49,7 @@ def draw(random: Random, number: int) -> Plan:
 def _turn(random: Random, above: str, counted: Any, *, child: bool = False) -> list[Act]:
     acts: list[Act] = []
     for _ in range(random.randint(1, 3)):
-        kind = random.choice(_COMMON if child or random.random() < 0.7 else _RARE)
+        kind = random.choice(_OFTEN if child or random.random() < 0.7 else _SELDOM)
         if kind == "timer" and any(one["kind"] == "timer" for one in acts):
             kind = "step"  # one timer in a turn: the order of their entries is then the order of the plan
         act: Act = {"kind": kind, "place": f"{above}/{next(counted)}"}

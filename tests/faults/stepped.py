@@ -45,7 +45,7 @@ def follow(path: Path) -> None:
     clock.wall = wall
     from torpor.rouse import detectors
 
-    detectors.Clocks.__init__.__defaults__ = (wall, *(detectors.Clocks.__init__.__defaults__ or ())[1:])  # type: ignore[misc]
+    detectors.Clocks.__init__.__defaults__ = (wall, *(detectors.Clocks.__init__.__defaults__ or ())[1:])
 
 
 def main() -> None:

@@ -36,7 +36,9 @@ ANYWHERE = ("kill", "drain", "stop", "clock", "full")
 SERVER = ("crash", "backend", "cut")
 HOSTS = ("link",)
 ALL = (*ANYWHERE, *SERVER, *HOSTS)
-BETWEEN_SECONDS = (0.3, 4.0)
+OFTEN = ("kill", "kill", "stop")
+"""What a long trial has more of than of the others: these find most."""
+BETWEEN_SECONDS = (0.2, 3.0)
 STEPS_SECONDS = {"sqlite": (-9, -4, 4, 9), "postgres": (-400, -90, -20, 20, 90, 400)}
 """How far a clock is stepped. It goes back to the machine's with the next step. A step back of the store's own clock makes
 timers wait for so long, hence its small ones."""
@@ -58,10 +60,10 @@ class World(NamedTuple):
 class Tormentor:
     """Chooses faults and brings them about."""
 
-    def __init__(self, world: World, kinds: tuple[str, ...], seed: int) -> None:
-        """Plan nothing yet."""
+    def __init__(self, world: World, kinds: tuple[str, ...], seed: int, *, long: bool) -> None:
+        """Plan nothing yet. A long trial has some kinds more often."""
         self._world = world
-        self._kinds = kinds
+        self._kinds = [*kinds, *(kind for kind in OFTEN if long and kind in kinds)]
         self._random = Random(f"faults {seed}")  # noqa: S311 - a schedule that can be repeated
         self._bag: list[str] = []
         self._later: list[tuple[float, Callable[[], None]]] = []
@@ -99,7 +101,7 @@ class Tormentor:
         self._later.append((clock.monotonic() + seconds, undo))
 
     async def _one(self) -> None:
-        """Bring the next fault about: each kind as often as any other, in an order of its own each time."""
+        """Bring the next fault about: each kind in its turn, in an order of its own each time."""
         if not self._bag:
             self._bag = self._random.sample(self._kinds, len(self._kinds))
         kind = self._bag.pop()

@@ -50,7 +50,7 @@ class Wanted:
     @property
     def command(self) -> str:
         """Return the line that repeats it."""
-        length = f"MINUTES={self.minutes:g}" if self.minutes else f"FAULTS_COUNT={self.faults}"
+        length = f"MINUTES={self.minutes:g}" if self.minutes else f"ARGS='--count {self.faults}'"
         return f"make faults {length} STORE={self.store} SEED={self.seed} FAULTS={','.join(self.kinds)}"
 
 
@@ -114,7 +114,7 @@ class Trial:
         self._crew = Crew(self._place, self._outside.port, self.history)
         self._closing.callback(self._crew.dismiss)
         self._crew.hire(
-            Member(f"w{n}", LEASES_SECONDS[n % 4], hosts[n % len(hosts)], self.folder / f"w{n}.log", self.folder / f"w{n}.offset")
+            Member(f"w{n}", LEASES_SECONDS[n % len(LEASES_SECONDS)], hosts[n % len(hosts)], self.folder)
             for n in range(wanted.workers)
         )
 
@@ -129,9 +129,8 @@ class Trial:
         began_at = clock.monotonic()
         wanted = self._wanted
         self._load = Load(Client(self._store), self._outside, self.history, wanted.seed)
-        self._tormentor = Tormentor(
-            World(self._crew, self._place, self._network, self.history, self._offset), wanted.kinds, wanted.seed
-        )
+        world = World(self._crew, self._place, self._network, self.history, self._offset)
+        self._tormentor = Tormentor(world, wanted.kinds, wanted.seed, long=wanted.minutes > 0)
         self._told_at = self._begun_at = self._looked_at = began_at
         await self._make_known()
 
@@ -162,10 +161,12 @@ class Trial:
         """Do everything that is done all the time."""
         now = clock.monotonic()
         self._crew.look()
-        open_now = len(self._load.open_runs) + self._load.starting
-        if starts and open_now < self._wanted.open_runs and now - self._begun_at > 1 / self._wanted.runs_per_second:
+        due = round((now - self._begun_at) * self._wanted.runs_per_second)
+        room = self._wanted.open_runs - len(self._load.open_runs) - self._load.starting
+        if due and starts:
             self._begun_at = now
-            self._load.begin()
+            for _ in range(min(due, room)):
+                self._load.begin()
         if now - self._looked_at > 5 * LOOK_SECONDS:
             await self._load.look()
             await self._load.answer()
