@@ -46,6 +46,8 @@ class Load:
         self._groups: set[asyncio.Task[None]] = set()
         self.open_runs: dict[str, str] = {}
         self.starting = 0
+        self.undecided: set[str] = set()
+        """Questions about effects that may still start, as long as a worker lives that began them."""
         self.ending = asyncio.Event()
         """Set when nobody is to look after anything any more."""
 
@@ -122,6 +124,7 @@ class Load:
             inbox = await self.client.inbox(limit=200)
         except StoreError:
             return
+        self.undecided.clear()
         for item in inbox.items:
             try:
                 await self._answer(item)
@@ -149,6 +152,8 @@ class Load:
         elif gone:
             await self.client.answer(item.wait, again=True, by=BY)
             self._history.add("settled", run=item.run, place=place, how="again")
+        else:
+            self.undecided.add(item.wait)
 
     def _writer_gone(self, tx: Tx, run: str, place: str) -> bool:
         """Whether the worker that began an effect is gone for certain."""

@@ -10,7 +10,7 @@ import pytest
 
 from tests.faults.trial import Wanted, tried
 
-pytestmark = [pytest.mark.slow, pytest.mark.alone]
+pytestmark = [pytest.mark.slow, pytest.mark.alone, pytest.mark.timeout(900)]
 SEED = 20_261
 
 

@@ -30,8 +30,9 @@ LEASES_SECONDS = (3.0, 5.0, 8.0, 3.0)
 """The workers, by their leases."""
 LOOK_SECONDS = 0.1
 TELL_SECONDS = 10.0
-CALM_SECONDS = 240.0
+CALM_SECONDS = 600.0
 """So long the runs that are open when the faults end may take to end without any."""
+ANEW_SECONDS = 20.0
 
 
 @dataclass(frozen=True)
@@ -177,13 +178,15 @@ class Trial:
         await self._load.pause(LOOK_SECONDS)
 
     async def _calm(self) -> None:
-        """Let every run end, on workers that no fault has touched: then nothing that was begun earlier can still start."""
+        """Let every run end. A worker that a person suspects of an effect that may still start is ended for it."""
         self._tell("calm")
         self.history.add("fault", kind="calm")
-        for member in self._crew.members:
-            self._crew.kill(member)
-        ends_at = clock.monotonic() + CALM_SECONDS
+        ends_at, anew_at = clock.monotonic() + CALM_SECONDS, 0.0
         while (self._load.open_runs or self._load.starting) and clock.monotonic() < ends_at:
+            if clock.monotonic() > anew_at and (self._load.undecided or not anew_at):
+                anew_at = clock.monotonic() + ANEW_SECONDS
+                for member in self._crew.members:
+                    self._crew.kill(member)
             await self._look(starts=False)
 
     def _line(self) -> str:
