@@ -218,7 +218,9 @@ class Waker:
         )
         reaped = await self._store.transact(leases.reap, proofs, quiet_until=quiet)
         if reaped:
-            log.info("took %d runs from workers %s", len(reaped), sorted({one.worker for one in reaped}))
+            names = {row.id: row.name for row in self._workers}
+            lost = sorted({names.get(one.worker, f"worker {one.worker}") for one in reaped})
+            log.info("took %d run%s from %s", len(reaped), "s" * (len(reaped) > 1), ", ".join(lost))
             self.on_reaped(reaped)
         gone = [worker for worker, proof in proofs.items() if proof is Proof.PROCESS_GONE]
         if gone:

@@ -159,6 +159,14 @@ def test_show_has_the_view(shell: Shell, told: dict[str, str]) -> None:
     assert '"progress": 1' in out
 
 
+def test_silence_is_said(shell: Shell, told: dict[str, str]) -> None:
+    """Nothing on standard output, and a word beside it, so that nobody wonders; nothing at all for programs."""
+    quiet = shell.run("tail", told["tells"], "--after", "5")
+    assert (quiet.code, quiet.out, quiet.err) == (0, "", f"{told['tells']} has emitted nothing after part 5\n")
+    assert shell.run("tail", told["tells"], "--after", "5", "--json").err == ""
+    assert shell.run("tail", told["tells"]).err == ""
+
+
 def test_a_run_that_is_not_there(shell: Shell, told: dict[str, str]) -> None:
     """Not found, and a number that makes no sense, as everywhere."""
     assert shell.run("tail", "-f", "tells-7Q3D", "--json").problem["type"] == "NotFound"

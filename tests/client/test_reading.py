@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.client.programs import GATE, Order, app
+from torpor.cli.developing import standing_of
 from torpor.client import Client, without_password
 from torpor.core.run import State
+from torpor.engine.queries.doctor import diagnose
+from torpor.engine.queries.facts import facts
 from torpor.engine.queries.spoken import duration, size
 from torpor.errors import UsageError
 from torpor.testing import Lab, Place
@@ -135,6 +138,13 @@ def test_it_is_not_safe_to_stop_in_an_effect(on: Callable[[Check], None]) -> Non
         assert not found.safe_to_stop
         assert found.safe_to_stop_text == f"no, slow#1 (keyed) of {started.run_id} is in flight on w1, 0ms"
         assert [worker.state for worker in found.workers] == ["answering"]
+        assert standing_of(await client.fleet()) == "1 running"
+        known = await lab.store.transact(facts)
+        of_a_dead_worker = diagnose(known, found.place, frozenset(row.id for row in known.workers))
+        assert of_a_dead_worker.safe_to_stop, "what was in flight there is cut already"
+        assert of_a_dead_worker.safe_to_stop_text == (
+            f"yes, no effect is in flight; slow#1 (keyed) of {started.run_id} was, on w1, which is lost"
+        )
         assert (await client.show(started.run_id)).effects[0].outcome == "in flight"
         GATE.opened.set()
         await working

@@ -75,7 +75,7 @@ async def develop(place: str, url: str, name: str, out: IO[str], *, as_json: boo
     async with opened(url) as store:
         driver = Driver(store, app, name=name)
         feed = Feed(driver.client, screen, lines=out if as_json else None, held=True)
-        standing = "new" if fresh else _standing(await driver.client.fleet())
+        standing = "new" if fresh else standing_of(await driver.client.fleet())
         working = await driver.start(feed)
         if reloaded:
             _say(screen, out, f"reloaded {reloaded}", "reloaded", as_json=as_json)
@@ -128,7 +128,7 @@ def _header(app: App, place: str, url: str, name: str, standing: str) -> Iterabl
     yield ""
 
 
-def _standing(fleet: Fleet) -> str:
+def standing_of(fleet: Fleet) -> str:
     """Return what is in the store already: `1 run asleep, 2 need you; slept through 1 timer`."""
     needs = sum(line.shown == "needs you" for line in fleet.runs)
     asleep = fleet.counts["waiting"] - needs
@@ -139,6 +139,7 @@ def _standing(fleet: Fleet) -> str:
         f"{plural(asleep, 'run')} asleep" if asleep else "",
         f"{needs} {'needs' if needs == 1 else 'need'} you" if needs else "",
         f"{fleet.counts['ready']} ready" if fleet.counts["ready"] else "",
+        f"{fleet.counts['running']} running" if fleet.counts["running"] else "",
     ]
     said = ", ".join(part for part in parts if part) or "nothing open"
     if not overdue:

@@ -44,6 +44,8 @@ def tail(
         sys.stderr.write(f"{run} is left alone and goes on\nnext: {again}\n")
         raise typer.Exit(INTERRUPTED) from None
     teller.end()
+    if teller.n == after and not as_json:  # on the other channel: a pipe gets what was emitted, and that is nothing
+        sys.stderr.write(f"{run} has emitted nothing{f' after part {after}' if after else ''}\n")
 
 
 async def _read(store: str | None, run: str, teller: Lines | Teller, *, follow: bool) -> None:

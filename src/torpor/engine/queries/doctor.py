@@ -103,10 +103,10 @@ def diagnose(found: Facts, place: Place, gone: frozenset[int]) -> Diagnosis:
         *_schedules(found, living),
     ]
     order = {"error": 0, "warn": 1, "ok": 2}
-    text = _safe(found)
+    acting, text = _safe(found, workers)
     return Diagnosis(
         found.at,
-        not found.in_flight,
+        not acting,
         text,
         sorted(lines, key=lambda line: order[line.level]),
         workers,
@@ -123,13 +123,24 @@ def _worker(found: Facts, row: WorkerRow, gone: frozenset[int]) -> WorkerLine:
     return WorkerLine(row.name, row.pid, state, row.seen_at, found.runs_of.get(row.id, 0), programs)
 
 
-def _safe(found: Facts) -> str:
-    if not found.in_flight:
-        return "yes, no effect is in flight"
-    first = found.in_flight[0]
-    others = f", and {plural(len(found.in_flight) - 1, 'other')}" if len(found.in_flight) > 1 else ""
+def _safe(found: Facts, workers: Sequence[WorkerLine]) -> tuple[int, str]:
+    """Return how many effects would be cut by a stop, and the sentence. What was in flight on a lost worker is cut already."""
+    lost = {one.worker for one in workers if one.state == "lost"} - {
+        one.worker for one in workers if one.state != "lost"
+    }
+    acting = [one for one in found.in_flight if one.worker not in lost]
+    if not acting:
+        cut = [one for one in found.in_flight if one.worker in lost]
+        was = (
+            f"; {cut[0].effect} ({cut[0].safety}) of {cut[0].run} was, on {cut[0].worker}, which is lost" if cut else ""
+        )
+        return 0, f"yes, no effect is in flight{was}"
+    first = acting[0]
+    others = f", and {plural(len(acting) - 1, 'other')}" if len(acting) > 1 else ""
     since = duration(found.at - first.since_at)
-    return f"no, {first.effect} ({first.safety}) of {first.run} is in flight on {first.worker}, {since}{others}"
+    return len(
+        acting
+    ), f"no, {first.effect} ({first.safety}) of {first.run} is in flight on {first.worker}, {since}{others}"
 
 
 def _store(place: Place) -> DoctorLine:
