@@ -96,7 +96,7 @@ def test_show_for_programs(shell: Shell, runs: dict[str, str]) -> None:
     shown = shell.ok("show", runs["sends torn"])
     assert set(shown) == {
         *("at", "line", "source", "head", "entries_before", "effects", "lines", "life", "state", "result", "unread"),
-        *("family", "history", "too_late", "view", "parts"),
+        *("family", "history", "too_late", "view", "parts", "parts_pruned"),
     }
     assert set(shown["line"]) == RUN_KEYS
     assert shown["effects"][0]["outcome"] == "unknown"
