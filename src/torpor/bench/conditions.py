@@ -44,9 +44,9 @@ def load1() -> float:
     return round(os.getloadavg()[0], 2)
 
 
-def rss_mb() -> float:
-    """Return this process's resident memory in MiB."""
-    for line in Path("/proc/self/status").read_text("ascii", errors="replace").splitlines():
+def rss_mb(pid: int | None = None) -> float:
+    """Return a process's resident memory in MiB; this one's without `pid`."""
+    for line in Path(f"/proc/{pid or 'self'}/status").read_text("ascii", errors="replace").splitlines():
         if line.startswith("VmRSS"):
             return round(int(line.split()[1]) / 1024, 1)
     return 0.0

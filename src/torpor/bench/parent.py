@@ -10,6 +10,7 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from torpor import clock
+from torpor.bench.conditions import rss_mb
 from torpor.client import Client
 from torpor.engine import runs
 from torpor.errors import TorporError
@@ -63,6 +64,10 @@ class Child:
                 raise TorporError(f"a measured process ended with {code} before {event!r}: {wrote}")
             if said["event"] == event:
                 return said
+
+    def rss_mb(self) -> float:
+        """Return its resident memory in MiB."""
+        return rss_mb(self._process.pid)
 
     def kill(self) -> int:
         """SIGKILL it and wait until it is gone. Return the moment of the signal, in microseconds of the host's clock."""

@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
+from torpor.bench.copies import FileCopying, SchemaCopying
 from torpor.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from torpor.bench.copies import Copying
     from torpor.bench.rows import Row
 
 _SIZE = """SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint
@@ -41,6 +43,9 @@ class Place(Protocol):
 
     def load_driver(self) -> None:
         """Load the library that speaks to this database: where loading is not part of what is measured."""
+
+    def copying(self) -> Copying:
+        """Open a connection that copies parked runs."""
 
 
 class FilePlace:
@@ -80,6 +85,10 @@ class FilePlace:
     def load_driver(self) -> None:
         """Load SQLite's room."""
         import_module("torpor.store.sqlite")
+
+    def copying(self) -> Copying:
+        """Open a connection that copies."""
+        return FileCopying(str(self._path))
 
 
 class SchemaPlace:
@@ -121,6 +130,10 @@ class SchemaPlace:
     def load_driver(self) -> None:
         """Load PostgreSQL's room."""
         import_module("torpor.store.postgres")
+
+    def copying(self) -> Copying:
+        """Open a connection that copies."""
+        return SchemaCopying(self.url, self.schema)
 
     def drop(self) -> None:
         """Drop the schema."""

@@ -108,3 +108,25 @@ async def act(ctx: Context, path: str) -> None:
     """W5: a step, then the effect."""
     await ctx.step(tiny, 0)
     await ctx.effect(write_line, path)
+
+
+@app.step
+async def woken(run: str) -> None:
+    """Say that a run went on."""
+    say("woken", run=run)
+
+
+@app.flow
+async def parked(ctx: Context, state: int) -> None:
+    """W2: a step, then a message is waited for, then a step."""
+    await ctx.step(tiny, state)
+    await ctx.receive("go")
+    await ctx.step(woken, ctx.run_id)
+
+
+@app.flow
+async def dozing(ctx: Context, due_at: int) -> None:
+    """W2: a step, then a moment (microseconds) is waited for, then a step."""
+    await ctx.step(tiny, 0)
+    await ctx.until(clock.as_datetime(due_at))
+    await ctx.step(woken, ctx.run_id)

@@ -21,6 +21,7 @@ class Wanted(NamedTuple):
     steps: int = 10
     history: int = 1000
     trials: int = 3
+    parked: int = 1000
 
 
 def median_row(trial: Callable[[], Row], trials: int, *, by: str) -> Row:

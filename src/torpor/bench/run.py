@@ -10,6 +10,7 @@ from torpor.bench.effects import effects
 from torpor.bench.latency import latency
 from torpor.bench.resumption import resumption
 from torpor.bench.rows import Row, Wanted
+from torpor.bench.sleeping import sleeping
 from torpor.bench.throughput import throughput
 from torpor.bench.waking import waking
 from torpor.errors import UsageError
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 WORKLOADS: dict[str, Callable[[Wanted], Row]] = {
     "w1": throughput,
+    "w2": sleeping,
     "w3": resumption,
     "w4": latency,
     "w5": effects,
@@ -30,20 +32,19 @@ def measure(workload: str, wanted: Wanted) -> Row:
     """Run a workload on a store of its own, and return its row. Blocking. Raises UsageError for what makes no sense."""
     if workload not in WORKLOADS:
         raise UsageError(f"there is no workload {workload!r}", hint=f"one of: {', '.join(WORKLOADS)}")
-    for name in ("runs", "steps", "history", "trials"):
+    for name in ("runs", "steps", "history", "trials", "parked"):
         number = getattr(wanted, name)
         if number < 1:
             raise UsageError(f"--{name} {number} is not a whole number from 1")
     return WORKLOADS[workload](wanted)
 
 
-def command(workload: str, *, store: str, runs: int, steps: int, history: int, trials: int, json: bool) -> int:
+def command(workload: str, wanted: Wanted, *, json: bool) -> int:
     """Run a workload and print its row: one JSON object with `json`, else a field a line. Return the exit code.
 
-    `store` is `sqlite` (a temporary file) or a `postgresql://` URL (a schema of its own, dropped afterwards). Raises
-    TorporError.
+    Raises TorporError.
     """
-    row = measure(workload, Wanted(store, runs, steps, history, trials))
+    row = measure(workload, wanted)
     sys.stdout.write(dumps(row) + "\n" if json else as_text(row))
     return 0
 

@@ -10,29 +10,27 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from torpor import clock
+from torpor.bench.claiming import claimant
 from torpor.bench.conditions import conditions
 from torpor.bench.parent import PATIENCE_SECONDS, Child, make_known
 from torpor.bench.places import fresh
 from torpor.bench.programs import app
 from torpor.bench.rows import Row, Wanted, median_row, spread_ms
 from torpor.core.run import State
-from torpor.engine import leases, runs
+from torpor.engine import runs
 from torpor.errors import TorporError
 from torpor.runtime import opened
 from torpor.store.protocol import Lane
-from torpor.worker.enrolling import enrol
 
 if TYPE_CHECKING:
+    from torpor.bench.claiming import Claimant
     from torpor.bench.places import Place
     from torpor.store.protocol import Store, Tx
 
 _AT_ONCE = 1000
 _ALONE = 200
 """So many claims are timed before anything wakes: what the machine's other work costs them."""
-_PAUSE_SECONDS = 0.005
 _LOOK_SECONDS = 0.25
-_OTHER = "elsewhere"
-"""A program that the herd's process does not serve, and its tenant."""
 
 
 def waking(wanted: Wanted) -> Row:
@@ -49,16 +47,13 @@ def _trial(wanted: Wanted) -> Row:
 async def _measured(place: Place, herd: int) -> Row:
     async with opened(place.url) as store:
         await make_known(store, app)
-        numbers = await store.transact(runs.register, [(_OTHER, 1, _OTHER)])
         for first in range(0, herd, _AT_ONCE):
             await store.transact(_sleep, min(_AT_ONCE, herd - first))
-        life = await asyncio.to_thread(store.life_lock, _OTHER)
-        worker, *_ = await store.transact(enrol, _OTHER, life.name, numbers)
-        alone = spread_ms([await _claim(store, worker, numbers) for _ in range(_ALONE)])
-        with Child("go", place) as child:
-            await asyncio.to_thread(child.heard, "ready")
-            row = await _beside(store, worker, numbers)
-        life.release()
+        async with claimant(store) as other:
+            alone = spread_ms([await other.claim() for _ in range(_ALONE)])
+            with Child("go", place) as child:
+                await asyncio.to_thread(child.heard, "ready")
+                row = await _beside(store, other)
     return {
         **row,
         "alone_p50_ms": alone["p50_ms"],
@@ -72,13 +67,13 @@ def _sleep(tx: Tx, count: int) -> None:
     runs.start(tx, [runs.Start("loop", b"0", due_at=tx.now()) for _ in range(count)])
 
 
-async def _beside(store: Store, worker: int, numbers: list[int]) -> Row:
+async def _beside(store: Store, other: Claimant) -> Row:
     """Claim beside the herd until all of it has ended. Raises TorporError if it does not."""
     took: list[float] = []
     began = looked = clock.monotonic()
     woken = 0.0
     while True:
-        took.append(await _claim(store, worker, numbers))
+        took.append(await other.claim())
         if clock.monotonic() - looked >= _LOOK_SECONDS:
             looked = clock.monotonic()
             asleep, others = await store.transact(_left, lane=Lane.READ)
@@ -87,18 +82,6 @@ async def _beside(store: Store, worker: int, numbers: list[int]) -> Row:
                 return {"wake_secs": round(woken, 3), "secs": round(looked - began, 3), **spread_ms(took)}
             if looked - began > PATIENCE_SECONDS:
                 raise TorporError(f"{others - len(took) - _ALONE} runs of the herd did not end")
-
-
-async def _claim(store: Store, worker: int, numbers: list[int]) -> float:
-    """Start a run of our own, claim it, and return how long that took. A moment's rest follows."""
-    await store.transact(runs.start, [runs.Start(_OTHER, b"0", tenant=_OTHER)])
-    at = clock.monotonic()
-    claimed, _ = await store.transact(leases.claim, worker, numbers, 1, 1, 0)
-    seconds = clock.monotonic() - at
-    if not claimed:
-        raise TorporError("a measured claim found nothing")
-    await asyncio.sleep(_PAUSE_SECONDS)
-    return seconds
 
 
 def _left(tx: Tx) -> tuple[int, int]:

@@ -17,7 +17,7 @@ LIMIT_SECONDS = 0.15
 MOST = 50
 _RUNS = frozenset({"show", "tail", "signal", "cancel"})
 _WAITS = frozenset({"inbox", "approve", "deny", "answer"})
-_FIXED = {"completion": ("bash", "zsh", "fish"), "bench": ("w1", "w3", "w4", "w5")}
+_FIXED = {"completion": ("bash", "zsh", "fish"), "bench": ("w1", "w2", "w3", "w4", "w5", "w6")}
 
 SCRIPTS = {
     "bash": """_torpor() {

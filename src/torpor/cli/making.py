@@ -79,18 +79,19 @@ Own = Annotated[
     typer.Option("--store", show_default=False, help="postgresql://..., or sqlite for a file of its own. [sqlite]"),
 ]
 """Never TORPOR_STORE: what is measured or killed here is not to meet anybody's runs."""
-_QUICK = {"runs": 100, "steps": 10, "history": 200, "trials": 1}
+_QUICK = {"runs": 100, "steps": 10, "history": 200, "trials": 1, "parked": 200}
 
 
 def bench(
     workload: Annotated[
-        str, typer.Argument(metavar="WORKLOAD", help="w1 throughput, w3 resuming, w4 latency, w5 effects, w6 waking.")
+        str, typer.Argument(metavar="WORKLOAD", help="w1 throughput, w2 sleeping, w3 resuming, w4 latency, w5 effects, w6 waking.")
     ],
     store: Own = None,
     as_json: Json = False,
     runs: Annotated[int | None, typer.Option("--runs", show_default=False, help="How many runs. [500]")] = None,
     steps: Annotated[int | None, typer.Option("--steps", show_default=False, help="Steps of each. [10]")] = None,
-    history: Annotated[int | None, typer.Option("--history", show_default=False, help="Entries before. [1000]")] = None,
+    parked: Annotated[int | None, typer.Option("--parked", show_default=False, help="Runs asleep, w2. [1000]")] = None,
+    history: Annotated[int | None, typer.Option("--history", show_default=False, help="Steps before, w3. [1000]")] = None,
     trials: Annotated[int | None, typer.Option("--trials", show_default=False, help="How often. [3]")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Small sizes, for a first impression.")] = False,
 ) -> None:
@@ -99,12 +100,12 @@ def bench(
     from torpor.bench.run import command
 
     usual = Wanted("")
-    given = {"runs": runs, "steps": steps, "history": history, "trials": trials}
+    given = {"runs": runs, "steps": steps, "history": history, "trials": trials, "parked": parked}
     sizes = {
         name: number if number is not None else _QUICK[name] if quick else int(getattr(usual, name))
         for name, number in given.items()
     }
-    raise typer.Exit(command(workload, store=store or "sqlite", json=as_json, **sizes))
+    raise typer.Exit(command(workload, Wanted(store or "sqlite", **sizes), json=as_json))
 
 
 def demo(
