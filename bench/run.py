@@ -1,10 +1,11 @@
-"""Torpor's workloads on both stores, beside a floor measured in the same run, and beside peers if there are any.
+"""Torpor's workloads on both stores, beside the floor and beside the peers, measured in turn.
 
-    python bench/run.py --quick                            torpor and the floor, two minutes
-    python bench/run.py --peers DIR --postgres URL         full size; torpor, each peer, torpor, each peer, ...
+    python bench/run.py                    with the peers of bench/peers, two rounds
+    python bench/run.py --quick            torpor and the floor, two minutes
+    python bench/run.py --growth           torpor alone, up to a million parked runs and 100,000 steps
 
 Figures of different hours cannot be compared: disks and neighbours change. So everything is measured in turn, round after
-round, and what counts is the ratio of the medians of one run. README.md says what a folder of peers holds.
+round, and what counts is the ratio of the medians of one run. Rows go to a file (`--out`), from which `draw.py` makes charts.
 """
 
 from __future__ import annotations
@@ -12,121 +13,98 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import statistics
 import subprocess
 import sys
+import tempfile
 import time
-from collections import defaultdict
-from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, NamedTuple
-from urllib.parse import urlsplit
+from typing import NamedTuple
 
 from calm import wait_for_calm
+from cases import FIGURES, PEERS, Case, Peer, Row, beside_peers, growth, quick
 from floor import on_postgres, on_sqlite
+from footprint import imported
+from peers.make import make, python_of, servers_of
 from server import server
+from table import table
 
-from torpor.bench.conditions import load1, machine
+from torpor.bench.conditions import fdatasync_p50_ms, load1, machine
 
-Row = dict[str, Any]
+HERE = Path(__file__).resolve().parent
 PATIENCE_SECONDS = 900
 _ONE = """import json, sys
+from torpor.bench.rows import Wanted
 from torpor.bench.run import command
-wanted = json.loads(sys.argv[1])
-sys.exit(command(wanted.pop("workload"), json=True, **wanted))
+workload, wanted = json.loads(sys.argv[1])
+sys.exit(command(workload, Wanted(**wanted), json=True))
 """
 """Each trial has a process of its own: memory and warm caches of one must not be those of the next."""
+_FACE = "from torpor import App, Context"
+_RUNS_OF_MANY_STEPS = 10
 
 
-class Size(NamedTuple):
-    """How much is measured."""
+class Ground(NamedTuple):
+    """The server's URL, and how many batches the floor is measured with."""
 
-    rounds: int
-    histories: tuple[int, ...]
-    runs: int = 500
-    steps: int = 10
-    sequence: int = 500
-    floor_batches: int = 60
+    url: str
+    floor_batches: int
 
-
-QUICK = Size(rounds=2, histories=(1000,), floor_batches=20)
-FULL = Size(rounds=3, histories=(100, 1000, 5000))
-
-FIGURES = {"floor": ("batched_steps_s", True), "w1": ("steps_s", True), "w4": ("p50_ms", False)}
-FIGURES |= {"w3": ("launch_to_step_s", False), "w5": ("effect_executions", False)}
-"""What is compared in each workload, and whether more is better."""
+    def store(self, name: str) -> str:
+        """Return what torpor calls a store."""
+        return self.url if name == "postgres" else "sqlite"
 
 
-class Case(NamedTuple):
-    """One thing to be measured, by whoever can."""
-
-    workload: str
-    store: str
-    history: int = 0
-
-    @property
-    def words(self) -> str:
-        """Its name in tables."""
-        return f"{self.workload} {self.store}" + (f", history {self.history:,}" if self.history else "")
+def run_floor(case: Case, ground: Ground) -> Row:
+    """Measure what the database allows."""
+    return on_sqlite(ground.floor_batches) if case.store == "sqlite" else on_postgres(ground.url, ground.floor_batches)
 
 
-class Peer(NamedTuple):
-    """A peer's command for one workload and store, to be run in its folder."""
-
-    name: str
-    workload: str
-    store: str
-    command: list[str]
-
-
-Found = dict[Case, dict[str, list[Row]]]
-"""Rows by case, then by who was measured."""
-
-
-def cases(size: Size, stores: list[str]) -> list[Case]:
-    """Return what is to be measured, in order."""
-    found = []
-    for store in stores:
-        found += [Case("w1", store), Case("w4", store)]
-        found += [Case("w3", store, history) for history in size.histories]
-        found += [Case("w5", store)]
-    return found
-
-
-def read_peers(folder: Path | None) -> list[Peer]:
-    """Return what `peers.json` in a folder lists."""
-    if folder is None:
-        return []
-    return [Peer(**one) for one in json.loads((folder / "peers.json").read_text("utf-8"))]
-
-
-def run_torpor(case: Case, size: Size, url: str) -> Row:
+def run_torpor(case: Case, ground: Ground) -> Row:
     """Measure torpor once."""
-    wanted = {
-        "workload": case.workload,
-        "store": url if case.store == "postgres" else "sqlite",
-        "runs": size.runs,
-        "steps": size.sequence if case.workload == "w4" else size.steps,
-        "history": case.history or 1,
-        "trials": 1,
-    }
-    return _row([sys.executable, "-c", _ONE, json.dumps(wanted)], None, {})
+    if case.workload == "import":
+        return imported(sys.executable, _FACE)
+    store = ground.store(case.store)
+    if case.workload in {"bytes", "idle"}:
+        return _row([sys.executable, str(HERE / "footprint.py"), case.workload, store])
+    wanted: Row = {"store": store, "trials": 1}
+    if case.workload == "w1" and case.size:
+        wanted |= {"runs": _RUNS_OF_MANY_STEPS, "steps": case.size}
+    elif case.workload == "w2":
+        wanted["parked"] = case.size
+    elif case.workload == "w3":
+        wanted["history"] = case.size
+    elif case.workload == "w4":
+        wanted["steps"] = case.size or 500
+    elif case.workload == "w6":
+        wanted["runs"] = case.size
+    return _row([sys.executable, "-c", _ONE, json.dumps([case.workload, wanted])])
 
 
-def run_peer(peer: Peer, case: Case, folder: Path, url: str) -> Row:
-    """Measure a peer once. The words {history} and {port} of its command are filled in."""
-    words = {"history": str(case.history), "port": str(urlsplit(url).port or 5432)}
-    command = [part.format(**words) for part in peer.command]
-    return _row(command, folder, {"BENCH_PGPORT": words["port"]})
+def run_peer(peer: Peer, case: Case, ground: Ground) -> Row:
+    """Measure a peer once, in its own environment."""
+    python = str(python_of(peer.name))
+    if case.workload == "import":
+        return imported(python, peer.imports)
+    part = 10 if peer.slow else 1
+    options = {"server": ground.url, "runs": 500 // part, "steps": 500 // part if case.workload == "w4" else 10}
+    if case.workload == "w2":
+        options["parked"] = case.size // part
+    if case.workload == "w3":
+        options["history"] = case.size
+    if not peer.own_store:
+        options["store"] = case.store
+    words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+    command = [python, str(HERE / "peers" / f"with_{peer.name}.py"), case.workload, *words]
+    return _row(command, servers_of(peer.name))
 
 
-def _row(command: list[str], folder: Path | None, more: dict[str, str]) -> Row:
+def _row(command: list[str], more: dict[str, str] | None = None) -> Row:
     """Run a command that prints rows, and return the last; a failure is a row with `error`."""
     try:
-        done = subprocess.run(  # noqa: S603 - commands of this file and of the folder that was named
+        done = subprocess.run(  # noqa: S603 - commands of this folder
             command,
-            cwd=folder,
-            env=os.environ | more,
+            cwd=HERE.parent,
+            env=os.environ | (more or {}),
             capture_output=True,
             text=True,
             check=False,
@@ -134,7 +112,7 @@ def _row(command: list[str], folder: Path | None, more: dict[str, str]) -> Row:
         )
     except subprocess.TimeoutExpired:
         return {"error": f"nothing within {PATIENCE_SECONDS} s"}
-    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
+    lines = [line for line in done.stdout.splitlines() if line.startswith("{") and '"w":' in line]
     if not lines:
         return {"error": (done.stderr.strip().splitlines() or [f"exit {done.returncode}"])[-1]}
     row: Row = json.loads(lines[-1])
@@ -142,106 +120,115 @@ def _row(command: list[str], folder: Path | None, more: dict[str, str]) -> Row:
 
 
 class Bench(NamedTuple):
-    """Who measures what, where."""
+    """Who measures what, where, and where the rows go."""
 
-    size: Size
-    url: str
+    cases: list[Case]
+    rounds: int
     peers: list[Peer]
-    folder: Path | None
-    only: list[str]
+    ground: Ground
     calm_seconds: float
-    out: Path | None
+    out: Path
 
-    def measure(self) -> Found:
-        """Measure everything, round after round; tell of each row on standard error."""
-        found: Found = defaultdict(lambda: defaultdict(list))
-        for number in range(1, self.size.rounds + 1):
-            for case in [Case("floor", "sqlite"), Case("floor", "postgres"), *cases(self.size, ["sqlite", "postgres"])]:
-                if not self.only or case.workload in self.only:
-                    for name in self._who(case):
-                        idle = wait_for_calm(self.calm_seconds) if self.calm_seconds else None
-                        row = self._once(case, name) | ({} if idle is None else {"idle_before": idle})
-                        found[case][name].append(row)
-                        self._tell(number, case, name, row)
+    def measure(self) -> list[Row]:
+        """Measure everything, round after round; tell of each row on standard error as it comes."""
+        found = []
+        began = time.monotonic()
+        for number in range(1, self.rounds + 1):
+            for case in self.cases:
+                if number > 1 and not case.repeated:
+                    continue
+                for who in self._who(case):
+                    idle = wait_for_calm(self.calm_seconds) if self.calm_seconds else None
+                    at = time.monotonic()
+                    row = self._once(case, who)
+                    took = {"round": number, "who": who, "took_secs": round(time.monotonic() - at, 1)}
+                    row = row | case._asdict() | took | ({} if idle is None else {"idle_before": idle})
+                    found.append(row)
+                    self._tell(row, time.monotonic() - began)
         return found
 
-    def _tell(self, number: int, case: Case, name: str, row: Row) -> None:
-        figure = row.get(FIGURES[case.workload][0], row.get("error"))
-        sys.stderr.write(f"round {number}  {case.words:28} {name:22} {figure}  load {row.get('load1', '?')}\n")
-        if self.out is not None:
-            with self.out.open("a", encoding="utf-8") as file:
-                file.write(json.dumps({**case._asdict(), "round": number, "who": name, **row}) + "\n")
+    def _tell(self, row: Row, seconds: float) -> None:
+        case = Case(row["workload"], row["store"], row["size"])
+        figure = row.get(FIGURES[case.workload].field, row.get("error"))
+        said = f"{seconds:6.0f} s  round {row['round']}  {case.words:24} {row['who']:10} {figure}"
+        sys.stderr.write(f"{said}  load {row.get('load1', '?')}  ({row['took_secs']} s)\n")
+        with self.out.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(row) + "\n")
 
     def _who(self, case: Case) -> list[str]:
         if case.workload == "floor":
             return ["floor"]
-        return ["torpor", *(peer.name for peer in self.peers if (peer.workload, peer.store) == case[:2])]
+        return ["torpor", *(peer.name for peer in self.peers if peer.takes_part(case))]
 
-    def _once(self, case: Case, name: str) -> Row:
-        if name == "floor":
-            batches = self.size.floor_batches
-            return on_sqlite(batches) if case.store == "sqlite" else on_postgres(self.url, batches)
-        if name == "torpor" or self.folder is None:
-            return run_torpor(case, self.size, self.url)
-        peer = next(one for one in self.peers if (one.name, one.workload, one.store) == (name, *case[:2]))
-        return run_peer(peer, case, self.folder, self.url)
+    def _once(self, case: Case, who: str) -> Row:
+        if who == "floor":
+            return run_floor(case, self.ground)
+        if who == "torpor":
+            return run_torpor(case, self.ground)
+        return run_peer(next(peer for peer in self.peers if peer.name == who), case, self.ground)
 
 
-def table(found: Found) -> str:
-    """Return a table in Markdown: medians, spread, the ratio to torpor, load and disk."""
-    lines = ["| Workload | Who | Figure | Median | Least .. most | torpor : this | Load | fdatasync ms |"]
-    lines.append("|---|---|---|---:|---|---:|---|---|")
-    for case, by_name in sorted(found.items(), key=lambda item: (item[0].workload, item[0].store, item[0].history)):
-        own = _numbers(case, by_name.get("torpor", []))
-        for name, rows in by_name.items():
-            numbers = _numbers(case, rows)
-            field = FIGURES[case.workload][0]
-            if not numbers:
-                lines.append(f"| {case.words} | {name} | {field} | failed: {rows[-1].get('error', '?')} | | | | |")
-                continue
-            middle = statistics.median(numbers)
-            ratio = f"{statistics.median(own) / middle:.3g}" if own and name != "torpor" and middle else ""
-            loads = [row["load1"] for row in rows if "load1" in row]
-            disk = statistics.median([row["fdatasync_p50_ms"] for row in rows if "fdatasync_p50_ms" in row])
-            lines.append(
-                f"| {case.words} | {name} | {field} | {middle:g} | {min(numbers):g} .. {max(numbers):g} | {ratio}"
-                f" | {min(loads):g} - {max(loads):g} | {disk:g} |"
-            )
-    return "\n".join(lines)
+def head(peers: list[Peer]) -> Row:
+    """Return what stands above all rows: when, where, under which load, and the versions of the peers."""
+    with tempfile.TemporaryDirectory() as folder:
+        disk = fdatasync_p50_ms(Path(folder))
+    at = time.strftime("%Y-%m-%d %H:%M", time.gmtime())
+    return {"at": at, "machine": machine(), "load1": load1(), "fdatasync_p50_ms": disk, "peers": versions(peers)}
 
 
-def _numbers(case: Case, rows: list[Row]) -> list[float]:
-    field = FIGURES[case.workload][0]
-    values = [row[field] for row in rows if field in row]
-    return [float(max(value)) if isinstance(value, list) else float(value) for value in values]
+def versions(peers: list[Peer]) -> dict[str, list[str]]:
+    """Return the pinned packages that carry a peer's name."""
+    found = {}
+    for peer in peers:
+        pinned = (HERE / "peers" / "requirements" / f"{peer.name}.txt").read_text("utf-8").split()
+        found[peer.name] = [one for one in pinned if one.startswith(peer.name)]
+    return found
+
+
+def read(arguments: list[str] | None = None) -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description="Torpor's workloads, beside the floor and beside the peers.")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--quick", action="store_true", help="torpor and the floor alone: two minutes")
+    which.add_argument("--growth", action="store_true", help="torpor alone, by powers of ten: about ten minutes")
+    parser.add_argument("--rounds", type=int, default=0, help="default: 2; 1 for --growth")
+    parser.add_argument("--only", action="append", default=[], choices=list(FIGURES), help="a workload; repeatable")
+    parser.add_argument("--peer", action="append", choices=[peer.name for peer in PEERS], help="default: all")
+    parser.add_argument("--alone", action="store_true", help="without peers")
+    parser.add_argument(
+        "--postgres", default=os.environ.get("TORPOR_BENCH_POSTGRES", ""), help="URL; default: one of its own"
+    )
+    parser.add_argument("--calm", type=float, default=0.0, help="seconds to wait, before each, for an idle machine")
+    parser.add_argument("--out", type=Path, help="where the rows go, one JSON object a line; default: in .torpor")
+    return parser.parse_args(arguments)
 
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description="Torpor's workloads, beside the floor and beside peers.")
-    parser.add_argument("--quick", action="store_true", help="two rounds, one history: two minutes")
-    parser.add_argument("--rounds", type=int, default=0)
-    parser.add_argument(
-        "--only", action="append", default=[], choices=list(FIGURES), help="a workload; may be repeated"
+    given = read()
+    kind = "quick" if given.quick else "growth" if given.growth else "peers"
+    cases = {"quick": quick, "growth": growth, "peers": beside_peers}[kind]()
+    cases = [case for case in cases if not given.only or case.workload in given.only]
+    wanted = (
+        [] if given.alone or kind != "peers" else [one for one in PEERS if not given.peer or one.name in given.peer]
     )
-    parser.add_argument(
-        "--postgres", default=os.environ.get("TORPOR_BENCH_POSTGRES", ""), help="URL; default: one of its own"
-    )
-    parser.add_argument(
-        "--peers", type=Path, default=os.environ.get("TORPOR_BENCH_PEERS") or None, help="a folder with peers.json"
-    )
-    parser.add_argument("--calm", type=float, default=0.0, help="seconds to wait, before each, for an idle machine")
-    parser.add_argument("--out", type=Path, help="where every row is added, one JSON object a line")
-    arguments = parser.parse_args()
-    size = QUICK if arguments.quick else FULL
-    size = size._replace(rounds=arguments.rounds or size.rounds)
-    peers = [] if arguments.quick else read_peers(arguments.peers)
+    peers = [peer for peer in wanted if make(peer.name)]
+    out = given.out or HERE.parent / ".torpor" / f"bench-{kind}.jsonl"
+    out.parent.mkdir(parents=True, exist_ok=True)
+    rounds = given.rounds or (1 if given.growth else 2)
+    before = head(peers)
+    out.write_text(json.dumps({"head": before}) + "\n", "utf-8")
     began = time.monotonic()
-    print(f"{time.strftime('%Y-%m-%d %H:%M')}, load {load1()}, {machine()}")
-    with ExitStack() as stack:
-        url = stack.enter_context(server(arguments.postgres))
-        found = Bench(size, url, peers, arguments.peers, arguments.only, arguments.calm, arguments.out).measure()
-    print(f"{size.rounds} rounds in {time.monotonic() - began:.0f} s, load {load1()} at the end\n\n{table(found)}")
+    print(f"{before['at']} UTC, load {before['load1']}, fdatasync {before['fdatasync_p50_ms']} ms, {before['machine']}")
+    with server(given.postgres) as url:
+        found = Bench(cases, rounds, peers, Ground(url, 20 if given.quick else 60), given.calm, out).measure()
+    after = head(peers)
+    with out.open("a", encoding="utf-8") as file:
+        file.write(json.dumps({"tail": after}) + "\n")
+    print(f"{rounds} rounds in {time.monotonic() - began:.0f} s", end="")
+    print(
+        f", load {after['load1']}, fdatasync {after['fdatasync_p50_ms']} ms at the end; rows in {out}\n\n{table(found)}"
+    )
 
 
 if __name__ == "__main__":

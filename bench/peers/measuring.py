@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from contextlib import contextmanager, suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
@@ -208,7 +209,7 @@ def spread(seconds: Sequence[float]) -> Row:
 
 def gaps(stamps: Sequence[float]) -> Row:
     """Return how long it was from each moment to the next."""
-    return spread([later - earlier for earlier, later in zip(stamps, stamps[1:], strict=False)])
+    return spread([later - earlier for earlier, later in pairwise(stamps)])
 
 
 def resumed(first_at: float, loaded_at: float, reached_at: float) -> Row:

@@ -71,7 +71,7 @@ async def waiting(state: State) -> dict:
     return {"last": given}
 
 
-async def frontier(state: State) -> dict:
+async def frontier(_: State) -> dict:
     """W3: where the first process is killed."""
     say("frontier")
     if WANTED.holds:
@@ -79,7 +79,7 @@ async def frontier(state: State) -> dict:
     return {"last": None}
 
 
-async def effect(state: State) -> dict:
+async def effect(_: State) -> dict:
     """W5."""
     act(WANTED.line)
     if WANTED.holds:

@@ -12,7 +12,7 @@ import subprocess
 import threading
 import time
 from contextlib import asynccontextmanager
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import aiohttp
 import restate
@@ -33,6 +33,9 @@ from measuring import (
     rss_mb,
     say,
 )
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 WANTED = asked(["restate"])
 AT_ONCE = 200

@@ -14,7 +14,7 @@ import threading
 import time
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from measuring import (
     Ground,
@@ -34,6 +34,9 @@ from measuring import (
 from temporalio import activity, workflow
 from temporalio.client import Client
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 WANTED = asked(["temporal"])
 QUEUE = "peer"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
+from torpor.bench import resumption, sleeping
 from torpor.bench.rows import Wanted, median_row, percentile, spread_ms
 from torpor.bench.run import command, measure
 from torpor.errors import UsageError
@@ -31,6 +32,27 @@ FIELDS = {
         "bytes_per_run_at_rest",
         "rss_mb",
         "steps_s_each",
+    },
+    "w2": {
+        "parked",
+        "copied",
+        "park_secs",
+        "n",
+        "p50_ms",
+        "p99_ms",
+        "max_ms",
+        "p50_ms_each",
+        "signal_p50_ms",
+        "timer_p50_ms",
+        "timer_p99_ms",
+        "timer_max_ms",
+        "claim_p50_ms",
+        "claim_p99_ms",
+        "claim_max_ms",
+        "store_bytes_per_parked",
+        "store_bytes_per_timer",
+        "rss0_mb",
+        "rss_parked_mb",
     },
     "w3": {
         "mode",
@@ -68,7 +90,7 @@ def store(request: pytest.FixtureRequest, server_url: Callable[[str], str]) -> s
 
 def printed(workload: str, store: str, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     """Run a small workload as the command line does, and return the one object it printed."""
-    assert command(workload, store=store, runs=5, steps=3, history=20, trials=1, json=True) == 0
+    assert command(workload, Wanted(store, runs=5, steps=3, history=20, trials=1, parked=6), json=True) == 0
     row: dict[str, Any] = json.loads(capsys.readouterr().out)
     assert set(row) == ALWAYS | FIELDS[workload]
     assert row["w"] == workload
@@ -122,6 +144,28 @@ def test_waking(store: str, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.slow
+def test_sleeping(store: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """W2 parks runs of both kinds, half of them as copies, and wakes every one that waits for a message."""
+    monkeypatch.setattr(sleeping, "DRIVEN", 4)
+    monkeypatch.setattr(sleeping, "_WARM", 3)
+    monkeypatch.setattr(sleeping, "_SEEN", 3)
+    monkeypatch.setattr(sleeping, "_CLAIMS", 3)
+    row = printed("w2", store, capsys)
+    assert (row["parked"], row["copied"], row["n"]) == (6, 2, 3)
+    assert 0 < row["p50_ms"] <= row["p99_ms"] <= row["max_ms"]
+    assert row["timer_p50_ms"] > 0
+    assert row["rss0_mb"] > 0
+
+
+@pytest.mark.slow
+def test_a_history_too_long_for_one_turn(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """W3 of very many steps is measured with `again` alone."""
+    monkeypatch.setattr(resumption, "MOST_IN_ONE_TURN", 19)
+    assert command("w3", Wanted("sqlite", history=20, trials=1), json=True) == 0
+    assert set(json.loads(capsys.readouterr().out)) == ALWAYS | FIELDS["w3"] - {"one_turn"}
+
+
+@pytest.mark.slow
 def test_a_server_is_left_as_it_was(server_url: Callable[[str], str]) -> None:
     """The schema of a measurement is dropped, whatever the measurement did."""
     url = server_url("postgres")
@@ -134,7 +178,7 @@ def test_a_server_is_left_as_it_was(server_url: Callable[[str], str]) -> None:
 @pytest.mark.slow
 def test_rows_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     """Without `--json` a row is a field a line."""
-    assert command("w4", store="sqlite", runs=1, steps=2, history=1, trials=1, json=False) == 0
+    assert command("w4", Wanted("sqlite", steps=2, trials=1), json=False) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines if line.startswith(("w ", "peer", "n "))] == ["w", "peer", "n"]
 
@@ -146,6 +190,7 @@ def test_rows_for_people(capsys: pytest.CaptureFixture[str]) -> None:
         ("w1", Wanted("mysql://localhost/x"), "makes a store of its own"),
         ("w1", Wanted("sqlite", runs=0), "--runs 0"),
         ("w3", Wanted("sqlite", history=-1), "--history -1"),
+        ("w2", Wanted("sqlite", parked=0), "--parked 0"),
         ("w4", Wanted("sqlite", steps=1), "needs two steps"),
     ],
 )

@@ -79,14 +79,12 @@ class FileCopying:
 
     def copy(self, tables: Sequence[Table], model: int, first: int, count: int) -> None:
         """Copy."""
+        counting = "WITH RECURSIVE moved (n) AS (SELECT ?1 UNION ALL SELECT n + 1 FROM moved WHERE n < ?2)"
         self._db.execute("BEGIN IMMEDIATE")
         for table in tables:
-            self._db.execute(
-                "WITH RECURSIVE moved (n) AS (SELECT ?1 UNION ALL SELECT n + 1 FROM moved WHERE n < ?2)"
-                f" INSERT INTO {table.name} ({', '.join(table.columns)}) SELECT {table.copied('moved.n')}"  # noqa: S608 - the same
-                f" FROM moved CROSS JOIN {table.name} m WHERE m.{table.number} = ?3",
-                (first - model, first + count - 1 - model, model),
-            )
+            into = f"INSERT INTO {table.name} ({', '.join(table.columns)}) SELECT {table.copied('moved.n')}"
+            statement = f"{counting} {into} FROM moved CROSS JOIN {table.name} m WHERE m.{table.number} = ?3"
+            self._db.execute(statement, (first - model, first + count - 1 - model, model))
         self._db.execute("COMMIT")
 
     def settle(self) -> None:

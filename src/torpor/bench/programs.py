@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import secrets
 import threading
 from dataclasses import dataclass
 from pathlib import Path
@@ -130,3 +131,19 @@ async def dozing(ctx: Context, due_at: int) -> None:
     await ctx.step(tiny, 0)
     await ctx.until(clock.as_datetime(due_at))
     await ctx.step(woken, ctx.run_id)
+
+
+KILOBYTE = 1024
+
+
+@app.step
+async def wide_step() -> str:
+    """Return a kilobyte that does not compress, quotes of JSON included."""
+    return secrets.token_hex(KILOBYTE // 2 - 1)
+
+
+@app.flow
+async def wide(ctx: Context, steps: int) -> None:
+    """Steps of a kilobyte each: how much of what is stored is payload."""
+    for _ in range(steps):
+        await ctx.step(wide_step)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from torpor.bench.effects import effects
 from torpor.bench.latency import latency
 from torpor.bench.resumption import resumption
-from torpor.bench.rows import Row, Wanted
 from torpor.bench.sleeping import sleeping
 from torpor.bench.throughput import throughput
 from torpor.bench.waking import waking
@@ -17,6 +16,8 @@ from torpor.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from torpor.bench.rows import Row, Wanted
 
 WORKLOADS: dict[str, Callable[[Wanted], Row]] = {
     "w1": throughput,

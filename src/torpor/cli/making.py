@@ -82,16 +82,21 @@ Own = Annotated[
 _QUICK = {"runs": 100, "steps": 10, "history": 200, "trials": 1, "parked": 200}
 
 
-def bench(
+def bench(  # noqa: PLR0913, PLR0917 - one for each option
     workload: Annotated[
-        str, typer.Argument(metavar="WORKLOAD", help="w1 throughput, w2 sleeping, w3 resuming, w4 latency, w5 effects, w6 waking.")
+        str,
+        typer.Argument(
+            metavar="WORKLOAD", help="w1 throughput, w2 sleeping, w3 resuming, w4 latency, w5 effects, w6 waking."
+        ),
     ],
     store: Own = None,
     as_json: Json = False,
     runs: Annotated[int | None, typer.Option("--runs", show_default=False, help="How many runs. [500]")] = None,
     steps: Annotated[int | None, typer.Option("--steps", show_default=False, help="Steps of each. [10]")] = None,
     parked: Annotated[int | None, typer.Option("--parked", show_default=False, help="Runs asleep, w2. [1000]")] = None,
-    history: Annotated[int | None, typer.Option("--history", show_default=False, help="Steps before, w3. [1000]")] = None,
+    history: Annotated[
+        int | None, typer.Option("--history", show_default=False, help="Steps before, w3. [1000]")
+    ] = None,
     trials: Annotated[int | None, typer.Option("--trials", show_default=False, help="How often. [3]")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Small sizes, for a first impression.")] = False,
 ) -> None:
