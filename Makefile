@@ -8,7 +8,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 ARGS ?=
 
-.PHONY: help setup apt demo check format test differential faults bench bench-quick lock changelog clean
+.PHONY: help setup apt demo check format test differential faults bench bench-quick bench-growth figures lock changelog clean
 
 help: ## print this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -51,11 +51,17 @@ faults: $(READY) apt ## real faults under load: MINUTES (1) on STORE (postgres, 
 	@nice -n 10 $(BIN)/python -m tests.faults --minutes $(or $(MINUTES),1) --store $(or $(STORE),postgres) \
 		$(if $(SEED),--seed $(SEED)) $(if $(FAULTS),--faults $(FAULTS)) $(ARGS)
 
-bench: $(READY) ## every workload, on both stores, beside a floor; beside peers too if TORPOR_BENCH_PEERS names some
+bench: $(READY) ## every workload, on both stores, in turn with the peers, whose environments it makes; a quarter of an hour
 	@$(BIN)/python bench/run.py $(ARGS)
 
 bench-quick: $(READY) ## the same in two minutes, torpor and the floor alone
 	@$(BIN)/python bench/run.py --quick $(ARGS)
+
+bench-growth: $(READY) ## torpor alone, up to a million parked runs and 100,000 steps in a run
+	@$(BIN)/python bench/run.py --growth $(ARGS)
+
+figures: $(READY) ## put what bench and bench-growth measured last into docs/performance.md, with charts
+	@$(BIN)/python bench/draw.py --take
 
 lock: ## pin the requirements anew from pyproject.toml
 	@scripts/lock
@@ -64,5 +70,5 @@ changelog: $(READY) ## move the fragments of changelog.d into CHANGELOG.md, at a
 	@$(BIN)/towncrier build --yes
 
 clean: ## remove everything that make, tools and the demo made, .venv too
-	@rm -rf .venv build dist .torpor .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	@rm -rf .venv .peers build dist .torpor .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	@find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

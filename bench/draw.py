@@ -1,7 +1,8 @@
 """Makes the measured part of docs/performance.md from the rows of `run.py`: the targets, the charts, all medians.
 
-python bench/draw.py                   from docs/measured/*.jsonl
-python bench/draw.py --take            first takes the newest rows that `make bench` and `make bench-growth` left in .torpor
+python bench/draw.py                 from docs/measured
+python bench/draw.py --take          takes what `make bench` and `make bench-growth` left in .torpor first
+python bench/draw.py FOLDER PAGE     from and to somewhere else
 """
 
 from __future__ import annotations
@@ -89,9 +90,9 @@ def under(head: Row, tail: Row) -> str:
     return said + (f" Peers: {peers}." if peers else "")
 
 
-def section() -> str:
+def section(folder: Path) -> str:
     """Write the charts, and return the measured part of the page."""
-    read_all = {kind: read(MEASURED / f"{kind}.jsonl") for kind in KINDS}
+    read_all = {kind: read(folder / f"{kind}.jsonl") for kind in KINDS}
     seen = Measured(by_case(read_all["peers"][1]), by_case(read_all["growth"][1]))
     said = ["", "| What | Store | Must reach | torpor | Peers, in the same run | Kept |", "|---|---|---|---|---|---|"]
     said += [line.cells for line in lines(seen)]
@@ -100,7 +101,7 @@ def section() -> str:
         if rows:
             said += ["", f"{words}: {under(head, tail)}"]
     for name, (title, groups) in charts(seen).items():
-        (MEASURED / f"{name}.svg").write_text(bars(title, groups), "utf-8")
+        (folder / f"{name}.svg").write_text(bars(title, groups), "utf-8")
         said += ["", f"![{title}](measured/{name}.svg)"]
     for kind, words in (("peers", "All medians beside the peers"), ("growth", "All medians of the growth")):
         rows = [row for row in read_all[kind][1] if row["workload"] in FIGURES]
@@ -109,18 +110,30 @@ def section() -> str:
     return "\n".join([*said, "", ""])
 
 
+def take(folder: Path) -> None:
+    """Take the newest rows."""
+    for kind in KINDS:
+        newest = ROOT / ".torpor" / f"bench-{kind}.jsonl"
+        if newest.is_file():
+            shutil.copy(newest, folder / f"{kind}.jsonl")
+
+
+def draw(folder: Path, page: Path) -> None:
+    """Draw what a folder has, and write it between the marks of a page."""
+    text = page.read_text("utf-8")
+    before, rest = text.split(BEGIN)
+    _, after = rest.split(END)
+    page.write_text(before + BEGIN + section(folder) + END + after, "utf-8")
+
+
 def main() -> None:
     """Draw."""
-    MEASURED.mkdir(exist_ok=True)
+    words = [word for word in sys.argv[1:] if word != "--take"]
+    folder, page = (Path(words[0]), Path(words[1])) if words else (MEASURED, PAGE)
+    folder.mkdir(exist_ok=True)
     if "--take" in sys.argv:
-        for kind in KINDS:
-            newest = ROOT / ".torpor" / f"bench-{kind}.jsonl"
-            if newest.is_file():
-                shutil.copy(newest, MEASURED / f"{kind}.jsonl")
-    page = PAGE.read_text("utf-8")
-    before, rest = page.split(BEGIN)
-    _, after = rest.split(END)
-    PAGE.write_text(before + BEGIN + section() + END + after, "utf-8")
+        take(folder)
+    draw(folder, page)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from torpor.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 ALWAYS = {"w", "peer", "trials", "load1", "fdatasync_p50_ms", "durability", "at", "machine", "versions"}
 FIELDS = {
@@ -176,6 +177,16 @@ def test_a_server_is_left_as_it_was(server_url: Callable[[str], str]) -> None:
 
 
 @pytest.mark.slow
+def test_a_file_is_measured_beside(tmp_path: Path) -> None:
+    """`sqlite:///FILE` measures on that file's disk, in a file of its own, and leaves nothing."""
+    kept = tmp_path / "mine.db"
+    kept.write_bytes(b"mine")
+    assert measure("w4", Wanted(f"sqlite:///{kept}", steps=2, trials=1))["n"] == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.db"]
+    assert kept.read_bytes() == b"mine"
+
+
+@pytest.mark.slow
 def test_rows_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     """Without `--json` a row is a field a line."""
     assert command("w4", Wanted("sqlite", steps=2, trials=1), json=False) == 0
@@ -188,6 +199,7 @@ def test_rows_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     [
         ("w9", Wanted("sqlite"), "no workload 'w9'"),
         ("w1", Wanted("mysql://localhost/x"), "makes a store of its own"),
+        ("w1", Wanted("sqlite:///nowhere/at/all.db"), "no folder /nowhere/at"),
         ("w1", Wanted("sqlite", runs=0), "--runs 0"),
         ("w3", Wanted("sqlite", history=-1), "--history -1"),
         ("w2", Wanted("sqlite", parked=0), "--parked 0"),

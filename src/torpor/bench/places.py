@@ -142,17 +142,23 @@ class SchemaPlace:
 
 @contextmanager
 def fresh(store: str) -> Iterator[Place]:
-    """Give a place for one trial: `sqlite`, or the URL of a server. It is removed at the end.
+    """Give a place for one trial: `sqlite`, `sqlite:///FILE`, or the URL of a server. It is removed at the end.
 
-    The temporary folder is the system's (TMPDIR): where that lies in memory, a row's `fdatasync_p50_ms` shows it.
+    It is a file of its own in any case: `sqlite` in the system's temporary folder (TMPDIR; where that lies in memory, a
+    row's `fdatasync_p50_ms` shows it), `sqlite:///FILE` beside that file, which is not touched: on the same disk.
     """
-    server = urlsplit(store).scheme in {"postgresql", "postgres"}
-    if not server and store != "sqlite":
+    scheme = urlsplit(store).scheme
+    server = scheme in {"postgresql", "postgres"}
+    if not server and scheme != "sqlite" and store != "sqlite":
         raise UsageError(
-            f"a measurement makes a store of its own, it cannot use {store!r}", hint="sqlite or postgresql://..."
+            f"a measurement makes a store of its own, it cannot use {store!r}",
+            hint="sqlite, sqlite:///FILE or postgresql://...",
         )
+    beside = Path(store.removeprefix("sqlite:///")).parent if scheme == "sqlite" else None
+    if beside is not None and not beside.is_dir():
+        raise UsageError(f"there is no folder {beside} to measure in", hint="make it, or --store sqlite")
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="torpor-bench-")))
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="torpor-bench-", dir=beside)))
         if not server:
             yield FilePlace(folder)
             return

@@ -36,7 +36,8 @@ def measure(workload: str, wanted: Wanted) -> Row:
     for name in ("runs", "steps", "history", "trials", "parked"):
         number = getattr(wanted, name)
         if number < 1:
-            raise UsageError(f"--{name} {number} is not a whole number from 1")
+            usual = wanted._field_defaults[name]
+            raise UsageError(f"--{name} {number} is not a whole number from 1", hint=f"--{name} {usual}, for example")
     return WORKLOADS[workload](wanted)
 
 
