@@ -90,7 +90,10 @@ def test_charts_are_drawings(tmp_path: Path) -> None:
 def test_the_page_says_what_its_rows_say(tmp_path: Path) -> None:
     """Drawing docs/performance.md again changes neither the page nor a chart."""
     measured, page = ROOT / "docs" / "measured", ROOT / "docs" / "performance.md"
-    folder = shutil.copytree(measured, tmp_path / "measured")
+    folder = tmp_path / "measured"
+    folder.mkdir()
+    for path in measured.glob("*"):
+        shutil.copy(path, folder)
     again = Path(shutil.copy(page, tmp_path))
     subprocess.run([sys.executable, str(ROOT / "bench" / "draw.py"), str(folder), str(again)], check=True)
     assert again.read_text("utf-8") == page.read_text("utf-8")

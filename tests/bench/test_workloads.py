@@ -199,7 +199,7 @@ def test_rows_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     [
         ("w9", Wanted("sqlite"), "no workload 'w9'"),
         ("w1", Wanted("mysql://localhost/x"), "makes a store of its own"),
-        ("w1", Wanted("sqlite:///nowhere/at/all.db"), "no folder /nowhere/at"),
+        ("w1", Wanted("sqlite:///nowhere/at/all.db"), "no folder nowhere/at"),
         ("w1", Wanted("sqlite", runs=0), "--runs 0"),
         ("w3", Wanted("sqlite", history=-1), "--history -1"),
         ("w2", Wanted("sqlite", parked=0), "--parked 0"),
