@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torpor.client import Client, blobs_address
-from torpor.errors import UsageError
+from torpor.errors import StoreUnavailable, UsageError
 from torpor.sdk.app import App
 from torpor.store import values
 from torpor.store.opening import check_schema, open_store
@@ -110,7 +110,10 @@ class Process:
         self.waker.on_ready = self.worker.wake
 
     async def run(self, *, signals: bool = False) -> None:
-        """Work until stopped, or idle if the worker was told so. With `signals`, SIGTERM and SIGINT drain."""
+        """Work until stopped, or idle if the worker was told so. With `signals`, SIGTERM and SIGINT drain.
+
+        Raises StoreUnavailable once the worker must never act again: its life lock is lost.
+        """
         loop = asyncio.get_running_loop()
         if signals:
             tune()
@@ -123,6 +126,9 @@ class Process:
             wakes.cancel()
             with suppress(asyncio.CancelledError):
                 await wakes
+        if self.worker.standing.gone:
+            message = f"{self.worker.name} ended: {self.worker.standing.gone}"
+            raise StoreUnavailable(message, hint="start it again; its runs go on elsewhere meanwhile, nothing is lost")
 
 
 def tune() -> None:

@@ -322,7 +322,10 @@ class Worker:
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(TICK_SECONDS)
-            if not self.standing.look() and not await self.standing.restore():
+            stands = self.standing.look() or await self.standing.restore()
+            if (
+                not stands or not await self.standing.prove()
+            ):  # an idle one has no other way to learn that it was given up
                 self.log.error("fenced", why=self.standing.gone)
                 for executor in list(self.executors.values()):
                     executor.lost(self.standing.gone)
