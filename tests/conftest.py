@@ -8,14 +8,41 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.patience import PATIENCE_SECONDS
 from tests.servers import server
+from tests.slowness import slow
 from tests.stores import KINDS, SERVERS, Moment, Place
+from torpor.store.postgres import lending as lending_on_server
+from torpor.store.sqlite import SqliteStore
+from torpor.store.sqlite import lending as lending_in_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from torpor.store.protocol import Store
+
+
+SLOW = slow.begin(os.environ[slow.SLOWNESS]) if os.environ.get(slow.SLOWNESS) else None
+"""A slow machine, if one was asked for: `make slowly`."""
+
+
+@pytest.fixture(autouse=True)
+def _slowness(request: pytest.FixtureRequest) -> None:
+    """Draw for each test how slow the machine is, where it is slow at all."""
+    if SLOW is not None:
+        SLOW.again(request.node.nodeid)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _patience() -> Iterator[None]:
+    """Let torpor be as patient as the tests: what it gives up after some seconds is given up in tests about that alone."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SqliteStore, "wait_seconds", PATIENCE_SECONDS)
+        for lending in (lending_in_file, lending_on_server):
+            patch.setattr(lending, "LENT_SECONDS", PATIENCE_SECONDS)
+        patch.setenv("PGCONNECT_TIMEOUT", f"{PATIENCE_SECONDS:g}")
+        yield
 
 
 @pytest.fixture(scope="session")

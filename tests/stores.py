@@ -161,7 +161,7 @@ class Place:
 
     def cut(self) -> int:
         """Break every connection of this database, as a failover would; return how many there were."""
-        statement = "SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_stat_activity WHERE application_name = %s"
+        statement = "SELECT count(pg_terminate_backend(pid, 60000)) FROM pg_stat_activity WHERE application_name = %s"
         row = self.admin.execute(statement, (self.schema,)).fetchone()
         return int(row[0]) if row is not None else 0
 

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from tests.patience import PATIENCE_SECONDS
 from tests.rouse.clocks_by_hand import ClocksByHand
 from torpor.client import Client
 from torpor.runtime import Process
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from torpor.worker import roles
 
 T = TypeVar("T")
-PATIENCE_SECONDS = 20.0
 
 
 class Watched:

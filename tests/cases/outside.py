@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-PATIENCE_SECONDS = 30.0
+from tests.patience import PATIENCE_SECONDS
 
 
 @dataclass(slots=True)
@@ -42,6 +42,7 @@ class Outside:
         self.port = self._door.getsockname()[1]
         self.calls: list[Call] = []
         self._held: set[str] = set()
+        self._answers: dict[str, Any] = {}
         self._heard = threading.Condition()
         self._thread = threading.Thread(target=self._listen, daemon=True)
         self._thread.start()
@@ -51,13 +52,14 @@ class Outside:
         with self._heard:
             self._held.update(names)
 
-    def free(self, *names: str) -> None:
-        """Hold these names no more, and answer whoever waits."""
+    def free(self, *names: str, value: Any = None) -> None:
+        """Hold these names no more, and answer whoever waits and whoever comes."""
         with self._heard:
             self._held.difference_update(names)
+            self._answers.update(dict.fromkeys(names, value))
             waiting = [call for call in self.calls if call.name in names and not call.answered]
         for call in waiting:
-            call.answer()
+            call.answer(value)
 
     def next(self, name: str, number: int = 1, *, pid: int | None = None) -> Call:
         """Return the `number`-th call of a name (by a process), waiting for it."""
@@ -100,4 +102,4 @@ class Outside:
                 held = call.name in self._held
                 self._heard.notify_all()
             if not held:
-                call.answer()
+                call.answer(self._answers.get(call.name))

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def copied(world: World, place: str, safety: str) -> tuple[Member, int, Call, Call]:
     """Return a worker that was copied at a place, its run, and the two of them, the original first, both standing still."""
     world.outside.hold("copied")
-    worker = world.worker("copied", lease_seconds=2.0)
+    worker = world.worker("copied")
     run = world.start("copies", {"place": place, "safety": safety})
     both = [world.outside.next("copied", number) for number in (1, 2)]
     original, copy = sorted(both, key=lambda call: bool(call.said["is_copy"]))

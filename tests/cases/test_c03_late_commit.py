@@ -17,6 +17,7 @@ import pytest
 
 from tests.conformance.meeting import Beside, Held
 from tests.conformance.world import World, populate
+from tests.patience import PATIENCE_SECONDS
 from torpor.client import Client
 from torpor.core.commit import NewMessage
 from torpor.core.ids import run_name
@@ -63,7 +64,7 @@ class Readers:
 
     def end(self) -> None:
         """Wait until the live readers have seen the end of their runs."""
-        self._thread.join(30)
+        self._thread.join(PATIENCE_SECONDS)
         assert not self._thread.is_alive()
 
 

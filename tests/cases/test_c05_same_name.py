@@ -26,16 +26,21 @@ if TYPE_CHECKING:
     from torpor.core.lease import Lease
 
 pytestmark = pytest.mark.slow
-LEASE_SECONDS = 1.5
+LEASE_SECONDS = 60.0
+
+
+def freeze(world: World, worker: Member) -> Member:
+    """Freeze a worker for more than two leases by the database's clock, and return another one of its name."""
+    worker.freeze()
+    world.pass_time(2 * LEASE_SECONDS + 1)
+    return world.worker("acting", name="w0", lease_seconds=LEASE_SECONDS)
 
 
 def taken_over(world: World, run: int, frozen: Member) -> tuple[Member, Lease]:
-    """Freeze a worker for more than two leases; return another one of its name that took the run up, and the old lease."""
-    frozen.freeze()
+    """Freeze a worker; return another one of its name that took the run up, and the old lease."""
     old = world.held(run)
-    second = world.worker("acting", name="w0", lease_seconds=LEASE_SECONDS)
-    two_leases_on = old.expires_at + round(2 * LEASE_SECONDS * 1e6)
-    world.until(lambda: (new := world.lease(run)) and new.epoch == 2 and new.expires_at > two_leases_on, "w0 renewed")
+    second = freeze(world, frozen)
+    world.until(lambda: (new := world.lease(run)) and new.epoch == 2, "w0 took the run up")
     return second, old
 
 
@@ -94,9 +99,8 @@ def test_a_worker_thawed_at_the_gate_does_not_act(world: World) -> None:
     frozen = world.worker("acting", name="w0", lease_seconds=LEASE_SECONDS)
     run = world.start("acts", "once")
     gate = outside.next("gate")
-    frozen.freeze()
+    second = freeze(world, frozen)
     outside.free("gate")
-    second = world.worker("acting", name="w0", lease_seconds=LEASE_SECONDS)
     world.unknown(run)
     frozen.thaw()
     world.until(lambda: "lease lost" in frozen.log, "the first one notices")
@@ -119,8 +123,7 @@ def test_a_late_attempt_settles_its_own_unknown(world: World) -> None:
     frozen = world.worker("acting", name="w0", lease_seconds=LEASE_SECONDS)
     run = world.start("acts", "once")
     acting = outside.next("act")
-    frozen.freeze()
-    world.worker("acting", name="w0", lease_seconds=LEASE_SECONDS)
+    freeze(world, frozen)
     world.unknown(run)
     frozen.thaw()
     world.until(lambda: "lease lost" in frozen.log, "the first one notices")

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pytest
 
 from tests.cases.preparing import TIMEOUT_SECONDS, gate, prepare
-from tests.conformance.meeting import WAIT_SECONDS, Beside
+from tests.conformance.meeting import Beside
+from tests.patience import PATIENCE_SECONDS
 from tests.worker.labs import FaultyStore, Hold, commits_of, on, once
 from torpor import App, Conflict, Context, NotFound
 from torpor.client import Client
@@ -149,7 +150,7 @@ class OpenSuspend(FaultyStore):
         def held(tx: Tx) -> T:
             value = op(tx, *args, **more)
             self.open.set()
-            assert self._close.wait(WAIT_SECONDS)
+            assert self._close.wait(PATIENCE_SECONDS)
             return value
 
         return await self._store.transact(held, lane=lane)
@@ -166,7 +167,7 @@ def test_a_signal_behind_an_open_registration_wakes_the_run(place: Place, moment
     async def check(lab: Lab) -> None:
         run = await lab.start(hears)
         settling = asyncio.create_task(lab.settle())
-        assert await asyncio.to_thread(holding.open.wait, WAIT_SECONDS)
+        assert await asyncio.to_thread(holding.open.wait, PATIENCE_SECONDS)
         body = values.encode("behind", path="value")
         signal = Beside(lambda: other.transact_now(waits.signal, [NewSignal(run.number, "go", body)]))
         await asyncio.to_thread(is_behind, place, other)

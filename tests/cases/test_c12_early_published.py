@@ -16,7 +16,8 @@ import pytest
 
 from tests.cases.preparing import TIMEOUT_SECONDS, gate, prepare
 from tests.cases.test_c12_early_event import OpenSuspend, at_once, is_behind
-from tests.conformance.meeting import WAIT_SECONDS, Beside
+from tests.conformance.meeting import Beside
+from tests.patience import PATIENCE_SECONDS
 from tests.worker.labs import commits_of, on
 from torpor import App, Context
 from torpor.client import Client
@@ -97,7 +98,7 @@ def test_an_event_behind_an_open_registration_wakes_the_run(place: Place, moment
     async def check(lab: Lab) -> None:
         run = await lab.start(hears)
         settling = asyncio.create_task(lab.settle())
-        assert await asyncio.to_thread(holding.open.wait, WAIT_SECONDS)
+        assert await asyncio.to_thread(holding.open.wait, PATIENCE_SECONDS)
         published = Beside(lambda: other.transact_now(events.publish, "paid", body))
         await asyncio.to_thread(is_behind, place, other)
         holding.let_go()
@@ -116,7 +117,7 @@ def test_a_registration_behind_an_open_event_finds_it(place: Place, moment: Mome
     def held(tx: Tx) -> events.Published:
         done = events.publish(tx, "paid", values.encode(event(1)))
         looked.set()
-        assert close.wait(WAIT_SECONDS)
+        assert close.wait(PATIENCE_SECONDS)
         return done
 
     async def check(lab: Lab) -> None:
@@ -125,7 +126,7 @@ def test_a_registration_behind_an_open_event_finds_it(place: Place, moment: Mome
         settling = asyncio.create_task(lab.settle())
         await entered.wait()
         published = Beside(lambda: other.transact_now(held))
-        assert await asyncio.to_thread(looked.wait, WAIT_SECONDS)
+        assert await asyncio.to_thread(looked.wait, PATIENCE_SECONDS)
         leave.set()
         await asyncio.to_thread(is_behind, place, store)
         close.set()

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 ZERO = "a\0b"
 SIX = r"\u0000"
 DEEP = {"key\0": {"in\0ner": [ZERO, SIX]}, SIX: "\0"}
-PATIENCE_SECONDS = 30.0
 
 app = App()
 _told: list[Any] = []
@@ -92,7 +91,7 @@ def working(url: str, check: Callable[[Client], Coroutine[Any, Any, None]]) -> N
     """Run a check beside a worker."""
 
     async def main() -> None:
-        async with opened(url) as store, asyncio.timeout(PATIENCE_SECONDS):
+        async with opened(url) as store:
             process = Process(store, app)
             going = asyncio.create_task(process.run())
             await process.worker.ready.wait()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.patience import PATIENCE_SECONDS
 from torpor.client import Client
 from torpor.core.ids import run_name
 from torpor.core.stream import Kept
@@ -55,7 +56,7 @@ class Viewer:
 
     def left(self) -> None:
         """Wait until it has left, or the run has ended."""
-        self._thread.join(30)
+        self._thread.join(PATIENCE_SECONDS)
         assert not self._thread.is_alive()
 
     def come_back(self) -> None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tests.cases.world import World
 
 pytestmark = pytest.mark.slow
+EXPIRES_SECONDS = 3600.0
 
 
 def asks(world: World, run: int) -> bool:
@@ -33,7 +34,7 @@ def asks(world: World, run: int) -> bool:
 def test_a_message_is_no_decision(world: World, end: str) -> None:
     """It waits for its turn, whatever becomes of the approval and of every process (G7, G10)."""
     first = world.worker("waiting", lease_seconds=30)
-    run = world.start("consents_then_hears", 3.0 if end == "expire" else None)
+    run = world.start("consents_then_hears", EXPIRES_SECONDS if end == "expire" else None)
     name = run_name("consents_then_hears", run)
     world.until(lambda: asks(world, run), "X is asked")
     with clients(world.url, 2) as (one, two):
@@ -41,6 +42,8 @@ def test_a_message_is_no_decision(world: World, end: str) -> None:
         assert two.say("signal", run=name, name="also", value="check Z").answer() == {"result": True}
         assert one.say("signal", run=name, name="also", value="check Y", key="y").answer() == {"result": False}
     first.kill()
+    if end == "expire":
+        world.pass_time(EXPIRES_SECONDS)
     world.worker("waiting", name="w1", lease_seconds=30)
     if end != "expire":
         world.until(lambda: asks(world, run), "X is still asked")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.cases.outside import PATIENCE_SECONDS
+from tests.patience import PATIENCE_SECONDS
 from torpor import clock
 from torpor.core.run import Flag, State
 from torpor.engine import runs
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tests.cases.world import World
     from torpor.store.rows import RunRow
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.alone]
 ROLE = "TORPOR_CASES_ROLE"
 BOUND_SECONDS = 5.0
 """What G12 allows, counted from when somebody is there to go on."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from tests.patience import PATIENCE_SECONDS
 from tests.worker.counter import COUNTER
 from tests.worker.labs import FaultyStore, Hold
 from torpor import App, Context, EffectContext
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from torpor.worker import roles
 
 T = TypeVar("T")
-PATIENCE_SECONDS = 20.0
 NAMES = ("original", "copy")
 
 app = App()

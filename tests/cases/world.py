@@ -15,8 +15,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.cases.outside import PATIENCE_SECONDS, Outside
+from tests.cases import ahead
 from tests.cases.telling import PORT
+from tests.patience import PATIENCE_SECONDS
 from tests.stores import raw
 from torpor import clock
 from torpor.core.ids import run_name
@@ -32,6 +33,7 @@ from torpor.testing import showing
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from tests.cases.outside import Outside
     from torpor.core.lease import Lease
     from torpor.store.protocol import Store, Tx
     from torpor.store.rows import Kept, RunRow
@@ -92,7 +94,9 @@ class World:
         self._closing = ExitStack()
         self._news = threading.Event()
         self.members: list[Member] = []
-        self.store: Store = open_store(url)
+        self._ahead, self._clock = 0, folder / "ahead"
+        ahead.put(self._clock, 0)
+        self.store: Store = open_store(url, clock=lambda: ahead.now(self._clock))
         self._closing.callback(self.store.close_now)
         check_schema(self.store)
         self._closing.callback(self.store.listen(lambda _: self._news.set()).close)
@@ -106,7 +110,7 @@ class World:
 
     # workers
 
-    def worker(self, app: str, *, name: str = "w0", lease_seconds: float = 1.0, options: Sequence[str] = ()) -> Member:
+    def worker(self, app: str, *, name: str = "w0", lease_seconds: float = 60.0, options: Sequence[str] = ()) -> Member:
         """Start a worker process on `apps/APP.py`, and return once the store knows it."""
         log = self._folder / f"worker-{len(self.members)}.log"
         command = [sys.executable, "-m", "torpor", "worker", str(APPS / f"{app}.py")]
@@ -115,7 +119,7 @@ class World:
             process = subprocess.Popen(
                 [*command, *usual, *options],
                 cwd=ROOT,
-                env={**os.environ, PORT: str(self.outside.port)},
+                env={**os.environ, PORT: str(self.outside.port), ahead.AHEAD: str(self._clock)},
                 stdin=subprocess.DEVNULL,
                 stdout=errors,
                 stderr=errors,
@@ -180,6 +184,13 @@ class World:
     def entries(self, run: int, kind: str) -> list[showing.Line]:
         """Return the entries of one kind that a call made."""
         return [line for line in self.journal(run) if line.kind == kind and line.key]
+
+    def pass_time(self, seconds: float) -> None:
+        """Move the database's clock on, for everybody whose app follows it."""
+        self._ahead += clock.micros(seconds)
+        ahead.put(self._clock, self._ahead)
+        if self.store.kind == "postgres":
+            self._ask(lambda tx: raw(tx).execute(ahead.FUNCTION.format(micros=self._ahead).encode()))
 
     def now(self) -> int:
         """Return the database's time."""

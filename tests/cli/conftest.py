@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from torpor.client import Started
 
-STARTED = (("sends", "a1"), ("sends", "torn"), ("hears", "go"), ("naps", 3600.0), ("double", 4), ("broken", 0))
+STARTED = (("sends", "a1"), ("sends", "torn"), ("hears", "go"), ("naps", 86_400.0), ("double", 4), ("broken", 0))
 """The runs of a full store, by program and input."""
 
 

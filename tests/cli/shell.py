@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
+from tests.patience import PATIENCE_SECONDS
 from torpor.cli.main import main
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 CTRL_C = "\x03"
 TORPOR = [sys.executable, "-m", "torpor"]
-PATIENCE_SECONDS = 60.0
 SHOP = '''"""An app for the tests of the command line."""
 
 from __future__ import annotations

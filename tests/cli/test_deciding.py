@@ -142,17 +142,17 @@ def test_deny_and_cancel(shell: Shell, runs: dict[str, str]) -> None:
     """A reason goes to the program; cancel is recorded at once, and is final."""
     wait = wait_of(runs["sends a1"], shell)
     assert shell.ok("deny", wait, "wrong order", "--by", "ben") == {"wait": wait, "decision": "denied", "by": "ben"}
-    assert shell.ok("cancel", runs["naps 3600.0"])["already_ended"] is False
-    assert "is recorded" in shell.run("cancel", runs["naps 3600.0"]).out
+    assert shell.ok("cancel", runs["naps 86400.0"])["already_ended"] is False
+    assert "is recorded" in shell.run("cancel", runs["naps 86400.0"]).out
     assert shell.run("worker", "shop.py", "--until-idle").code == 0
     assert shell.ok("show", runs["sends a1"])["result"] == "False wrong order"
-    assert shell.ok("cancel", runs["naps 3600.0"]) == {
-        "run": runs["naps 3600.0"],
+    assert shell.ok("cancel", runs["naps 86400.0"]) == {
+        "run": runs["naps 86400.0"],
         "state": "cancelled",
         "already_ended": True,
         "descendants": 0,
     }
-    assert shell.run("signal", runs["naps 3600.0"], "go").code == 4
+    assert shell.run("signal", runs["naps 86400.0"], "go").code == 4
 
 
 def test_settling(shell: Shell, runs: dict[str, str]) -> None:

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.patience import PATIENCE_SECONDS
 from torpor.errors import UsageError
 from torpor.store.opening import open_store
+from torpor.worker import exposition
 from torpor.worker.exposition import Exposition, label, text
 from torpor.worker.measured import BOUNDS_SECONDS, Counters
 from torpor.worker.worker import Worker
@@ -62,7 +64,7 @@ def strictly(page: str) -> dict[str, float]:
 
 def scrape(url: str, method: str = "GET") -> str:
     """Ask for a page."""
-    with urllib.request.urlopen(urllib.request.Request(url, method=method), timeout=30) as answer:  # noqa: S310 - our own
+    with urllib.request.urlopen(urllib.request.Request(url, method=method), timeout=PATIENCE_SECONDS) as answer:  # noqa: S310 - our own
         assert answer.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
         return str(answer.read().decode())
 
@@ -108,11 +110,12 @@ def test_a_worker_is_scraped(shell: Shell) -> None:
             assert refused.value.code == code
             refused.value.close()
         worker.send_signal(signal.SIGTERM)
-        assert worker.wait(60) == 0
+        assert worker.wait(PATIENCE_SECONDS) == 0
 
 
-def test_the_store_is_asked_once_for_many_scrapes() -> None:
+def test_the_store_is_asked_once_for_many_scrapes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten scrapers at once are one transaction; what cannot be asked is left out and said."""
+    monkeypatch.setattr(exposition, "READ_SECONDS", 3600.0)
 
     async def main() -> None:
         store = open_store(":memory:")

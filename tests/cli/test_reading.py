@@ -42,7 +42,7 @@ def test_ps_for_people(shell: Shell, runs: dict[str, str]) -> None:
     assert "needs you: approve Send re_a1?" in by_run[runs["sends a1"]]
     assert "asleep: message go" in by_run[runs["hears go"]]
     assert by_run[runs["hears go"]].endswith("no date")
-    assert by_run[runs["naps 3600.0"]].startswith("◡ ")
+    assert by_run[runs["naps 86400.0"]].startswith("◡ ")
     assert by_run[runs["broken 0"]].startswith("✕ ")
     assert f"failed: ZeroDivisionError: division by zero ({BROKEN_AT})" in by_run[runs["broken 0"]]
     assert by_run[runs["double 4"]].startswith("✓ ")

@@ -6,13 +6,14 @@ import threading
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from tests.patience import PATIENCE_SECONDS
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from torpor.store.protocol import Store, Tx
 
 T = TypeVar("T")
-WAIT_SECONDS = 30
 
 
 class Held(Generic[T]):
@@ -28,12 +29,12 @@ class Held(Generic[T]):
             self.tries += 1
             value = first(tx)
             self._there.set()
-            assert self._go.wait(WAIT_SECONDS)
+            assert self._go.wait(PATIENCE_SECONDS)
             return value if rest is None else rest(tx)
 
         self._thread = threading.Thread(target=_settle, args=(self._done, lambda: store.transact_now(op)))
         self._thread.start()
-        assert self._there.wait(WAIT_SECONDS)
+        assert self._there.wait(PATIENCE_SECONDS)
 
     def let_go(self) -> None:
         """Let the rest happen."""
@@ -42,7 +43,7 @@ class Held(Generic[T]):
     def result(self) -> T:
         """Let the rest happen, and return what the operation returned."""
         self.let_go()
-        self._thread.join(WAIT_SECONDS)
+        self._thread.join(PATIENCE_SECONDS)
         return self._done.result(0)
 
 
@@ -57,7 +58,7 @@ class Beside(Generic[T]):
 
     def result(self) -> T:
         """Wait for what it returns."""
-        self._thread.join(WAIT_SECONDS)
+        self._thread.join(PATIENCE_SECONDS)
         return self._done.result(0)
 
 

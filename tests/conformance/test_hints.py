@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.patience import PATIENCE_SECONDS
 from torpor.errors import NotFound
 from torpor.store.postgres.listener import PostgresListener
 
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from tests.stores import Place
     from torpor.store.protocol import Listener, Store, Tx
 
-SECONDS = 30
 _SENDER = """
 import sys
 from torpor.store.opening import open_store
@@ -29,7 +29,7 @@ store.close_now()
 def _listen(store: Store, heard: SimpleQueue[str]) -> Listener:
     listener = store.listen(heard.put)
     if isinstance(listener, PostgresListener):
-        assert listener.listening.wait(SECONDS)
+        assert listener.listening.wait(PATIENCE_SECONDS)
     return listener
 
 
@@ -49,11 +49,11 @@ def test_a_hint_is_heard_after_the_commit(store: Store) -> None:
         raise NotFound("nothing")
 
     store.transact_now(twice)
-    assert heard.get(timeout=SECONDS) == "ready"
+    assert heard.get(timeout=PATIENCE_SECONDS) == "ready"
     with pytest.raises(NotFound):
         store.transact_now(taken_back)
     store.transact_now(lambda tx: tx.hint("last"))
-    assert heard.get(timeout=SECONDS) == "last"
+    assert heard.get(timeout=PATIENCE_SECONDS) == "last"
     listener.close()
     store.transact_now(lambda tx: tx.hint("nobody"))
     assert heard.empty()
@@ -64,7 +64,7 @@ def test_a_hint_crosses_processes(unpooled: Place) -> None:
     heard: SimpleQueue[str] = SimpleQueue()
     listener = _listen(unpooled.open(), heard)
     subprocess.run([sys.executable, "-c", _SENDER, unpooled.url], check=True)
-    assert heard.get(timeout=SECONDS) == "from afar"
+    assert heard.get(timeout=PATIENCE_SECONDS) == "from afar"
     listener.close()
 
 
@@ -73,12 +73,12 @@ def test_a_listener_comes_back_after_its_connection_broke(direct: Place) -> None
     heard: SimpleQueue[str] = SimpleQueue()
     store = direct.postgres()
     listener = store.listen(heard.put)
-    assert listener.listening.wait(SECONDS)
+    assert listener.listening.wait(PATIENCE_SECONDS)
     first = listener.hearings
     direct.cut()
     while listener.hearings == first:
-        assert listener.listening.wait(SECONDS)
+        assert listener.listening.wait(PATIENCE_SECONDS)
     direct.open().transact_now(lambda tx: tx.hint("again"))
-    assert heard.get(timeout=SECONDS) == "again"
+    assert heard.get(timeout=PATIENCE_SECONDS) == "again"
     listener.close()
     assert not listener.listening.is_set()

@@ -12,6 +12,7 @@ import psycopg
 import pytest
 
 from tests.conformance.world import LEASE, WORKER, add, away, populate
+from tests.patience import PATIENCE_SECONDS
 from tests.poolers import pooler
 from tests.stores import Place, raw
 from torpor.core.lease import Proof
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from torpor.store.postgres.connect import Connection
     from torpor.store.protocol import Tx
 
-SECONDS = 30
 _LEFT = """SELECT name FROM pg_settings WHERE source = 'session' AND name NOT IN
     ('application_name', 'client_encoding', 'DateStyle', 'TimeZone', 'standard_conforming_strings', 'IntervalStyle')
     UNION ALL SELECT name FROM pg_prepared_statements
@@ -235,11 +235,11 @@ def test_hints_go_out_and_stay_inside(pooled: Place, server_url: Callable[[str],
     direct, store = PostgresStore(f"{server_url('postgres')}?schema={pooled.schema}"), pooled.postgres()
     listeners = [direct.listen(heard.put), store.listen(own.put)]
     for listener in listeners:
-        assert listener.listening.wait(SECONDS)
+        assert listener.listening.wait(PATIENCE_SECONDS)
     direct.transact_now(lambda tx: tx.hint("from the direct one"))
     store.transact_now(lambda tx: tx.hint("from the pooled one"))
-    assert [heard.get(timeout=SECONDS) for _ in range(2)] == ["from the direct one", "from the pooled one"]
-    assert own.get(timeout=SECONDS) == "from the pooled one"
+    assert [heard.get(timeout=PATIENCE_SECONDS) for _ in range(2)] == ["from the direct one", "from the pooled one"]
+    assert own.get(timeout=PATIENCE_SECONDS) == "from the pooled one"
     for listener in listeners:
         listener.close()
     store.transact_now(lambda tx: tx.hint("nobody"))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from tests.conformance.meeting import Beside, Held
 from tests.conformance.world import LEASE, populate
+from tests.patience import PATIENCE_SECONDS
 from torpor.engine import leases as leases_of
 from torpor.store.protocol import Lane
 from torpor.store.sqlite import store as sqlite
@@ -41,7 +42,7 @@ def test_two_threads_share_the_renewal_connection(shared: Place) -> None:
     store = shared.open()
     world = populate(store, 2)
     leases = [one.lease for one in world.claim()]
-    both = threading.Barrier(2, timeout=30)
+    both = threading.Barrier(2, timeout=PATIENCE_SECONDS)
 
     def renew(lease: Lease) -> int:
         asked, renewed = [lease[:3]], 0
@@ -65,11 +66,11 @@ def test_one_renewal_waits_for_the_other(make_place: Callable[[str], Place]) -> 
         tx.put_meta("k", "1")
         order.append("first began")
         began.set()
-        assert go.wait(30)
+        assert go.wait(PATIENCE_SECONDS)
         order.append("first ends")
 
     one = Beside(lambda: store.transact_now(held, lane=Lane.RENEW))
-    assert began.wait(30)
+    assert began.wait(PATIENCE_SECONDS)
     store.recover(Lane.RENEW)
     two = Beside(lambda: store.transact_now(lambda _: order.append("second"), lane=Lane.RENEW))
     go.set()

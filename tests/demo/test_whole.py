@@ -14,14 +14,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.patience import PATIENCE_SECONDS
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 SCRIPT = """
 import sys
-from torpor.demo.run import command
+from torpor.demo import run
+run.MOST_SECONDS = 280.0
 path, store, as_json, lease_seconds = sys.argv[1:]
-sys.exit(command(path, store=store or None, json=as_json == "json", lease_seconds=float(lease_seconds)))
+sys.exit(run.command(path, store=store or None, json=as_json == "json", lease_seconds=float(lease_seconds)))
 """
 FIELDS = (
     *("run", "files", "steps", "effects", "effects_repeated", "steps_lost"),
@@ -57,7 +60,7 @@ def test_nothing_is_repeated_and_nothing_is_lost(
 ) -> None:
     """One worker killed inside an effect, one frozen past its lease: the service and the journal agree entry by entry."""
     store = f"{server_url('postgres')}?schema=demo_{secrets.token_hex(4)}" if kind == "postgres" else ""
-    command = demo(audited, store, as_json=True, lease_seconds=3)
+    command = demo(audited, store, as_json=True, lease_seconds=10)
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     said: dict[str, Any] = json.loads(done.stdout)
@@ -66,8 +69,8 @@ def test_nothing_is_repeated_and_nothing_is_lost(
     assert (said["files"], said["steps"], said["effects"]) == (100, 208, 101)
     assert (said["effects_repeated"], said["steps_lost"], said["kills"]) == (0, 0, 1)
     assert said["takeovers"] >= 2
-    assert 0 < said["takeover_ms"] < 30_000
-    assert 0 < said["resume_ms"] < 30_000
+    assert 0 < said["takeover_ms"] < 1_000 * PATIENCE_SECONDS
+    assert 0 < said["resume_ms"] < 1_000 * PATIENCE_SECONDS
     report = (tmp_path / ".torpor" / "report.md").read_text()
     assert "100 files" in report
     assert "## `odd\\n\\xff.txt`" in report
@@ -96,7 +99,7 @@ def test_no_process_is_left_behind(number: signal.Signals, audited: Path, tmp_pa
         assert process.wait() == expected[number]
         assert ("interrupted: the demo's processes are ended" in last) == (number is not signal.SIGKILL)
     for child in left:
-        assert select.select([child], [], [], 60)[0], "it outlived the demo"
+        assert select.select([child], [], [], PATIENCE_SECONDS)[0], "it outlived the demo"
         os.close(child)
 
 

@@ -8,6 +8,7 @@ import sys
 import zipfile
 from pathlib import Path
 
+from tests.patience import PATIENCE_SECONDS
 from torpor import rouse
 
 ROOM = Path(rouse.__file__).parent
@@ -42,6 +43,6 @@ def test_it_runs_from_a_zip_with_nothing_installed(tmp_path: Path) -> None:
             zipped.write(path, Path("rouse") / path.relative_to(ROOM))
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-W", "error", "-c", IN_A_GUEST, archive],
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (0, "alone\n"), done.stderr

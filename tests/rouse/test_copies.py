@@ -10,12 +10,16 @@ from typing import Any
 
 import pytest
 
+from tests.patience import PATIENCE_SECONDS
+
 COPYING = Path(__file__).with_name("copying.py")
 
 
 def copies_of(scenario: str) -> list[dict[str, Any]]:
     """Run the script; the reports of the original and of its copies."""
-    done = subprocess.run([sys.executable, COPYING, scenario], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, COPYING, scenario], capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
+    )
     assert done.returncode == 0, done.stderr
     reports: list[dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])
     return reports

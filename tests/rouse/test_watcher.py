@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import PATIENCE_SECONDS
 from tests.rouse.clocks_by_hand import ClocksByHand
 from torpor import rouse
 from torpor.rouse.incarnation import end
 
 TICKING = Path(__file__).with_name("ticking.py")
-DEADLINE_SECONDS = 10.0
 STOPPED_SECONDS = 0.6
 
 
@@ -103,7 +103,7 @@ def test_a_gap_is_told_once_and_only_after_its_callbacks() -> None:
     @watcher.on_rousal
     def slow(_rousal: rouse.Rousal) -> None:
         entered.set()
-        assert leave.wait(DEADLINE_SECONDS)
+        assert leave.wait(PATIENCE_SECONDS)
 
     def look(name: str) -> None:
         told[name] = watcher.check()
@@ -113,7 +113,7 @@ def test_a_gap_is_told_once_and_only_after_its_callbacks() -> None:
     clocks.suspend(60.0)
     tick, gate = (threading.Thread(target=look, args=(name,)) for name in ("tick", "gate"))
     tick.start()
-    assert entered.wait(DEADLINE_SECONDS)
+    assert entered.wait(PATIENCE_SECONDS)
     gate.start()
     assert not gate_done.wait(0.1)
     leave.set()
@@ -224,7 +224,7 @@ def test_a_stopped_process_knows_when_it_goes_on() -> None:
         child.send_signal(signal.SIGCONT)
         rousal = {"away_seconds": 0.0, "before": born_in, "after": born_in}
         while rousal["away_seconds"] < STOPPED_SECONDS - 0.1:  # on a crowded machine a short one may come before it
-            assert select.select([child.stdout], [], [], DEADLINE_SECONDS)[0]
+            assert select.select([child.stdout], [], [], PATIENCE_SECONDS)[0]
             previous, rousal = rousal, json.loads(child.stdout.readline())
             assert rousal["before"] == previous["after"]
         os.close(never)

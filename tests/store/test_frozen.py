@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.patience import PATIENCE_SECONDS
 from torpor.client import Client
 from torpor.errors import StoreUnavailable
 from torpor.store.opening import open_store
@@ -77,6 +78,7 @@ def test_whoever_waits_for_a_frozen_process_is_told(store: SqliteStore, frozen: 
         assert not error.answer_lost
     assert holder(store.path) == (frozen.pid, True)
     assert store.transact_now(lambda tx: tx.get_meta("first"), lane=Lane.READ) is None, "reading needs no turn"
+    store.wait_seconds = PATIENCE_SECONDS
     frozen.send_signal(signal.SIGCONT)
     assert frozen.stdin is not None
     frozen.stdin.close()

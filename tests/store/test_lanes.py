@@ -8,6 +8,7 @@ import threading
 
 import pytest
 
+from tests.patience import PATIENCE_SECONDS
 from torpor.store.lanes import Thread
 
 
@@ -24,7 +25,7 @@ def test_calls_run_in_order_in_one_thread() -> None:
 
 def test_two_threads_run_two_calls_at_once() -> None:
     """Neither can return before the other is there."""
-    lane, both, order = Thread("lane", count=2), threading.Barrier(2, timeout=30), list[int]()
+    lane, both, order = Thread("lane", count=2), threading.Barrier(2, timeout=PATIENCE_SECONDS), list[int]()
     lane.put(lambda: order.append(both.wait()))
     mine = lane.run_now(both.wait)
     lane.stop()
@@ -55,7 +56,7 @@ def test_a_caller_that_went_away_disturbs_nobody() -> None:
 
         def slow() -> None:
             loop.call_soon_threadsafe(begun.set)
-            go.wait(30)
+            go.wait(PATIENCE_SECONDS)
             done.set()
 
         waiting = asyncio.ensure_future(lane.run(slow))
@@ -66,7 +67,7 @@ def test_a_caller_that_went_away_disturbs_nobody() -> None:
 
     asyncio.run(gives_up())
     go.set()
-    assert done.wait(30)
+    assert done.wait(PATIENCE_SECONDS)
     assert lane.run_now(lambda: 1) == 1
     lane.stop()
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.fixtures import program
+from tests.patience import PATIENCE_SECONDS
 from tests.stores import START_AT
 from torpor import RunCancelled, RunFailed
 from torpor.client import Client
@@ -206,7 +207,7 @@ def test_two_processes_migrate_at_once(old: Old) -> None:
     """Both succeed, one does it, and one copy is kept."""
     command = [sys.executable, "-m", "torpor", "migrate", "--json", "--store", old.place.url]
     both = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
-    said = [process.communicate(timeout=120) for process in both]
+    said = [process.communicate(timeout=PATIENCE_SECONDS) for process in both]
     assert [process.returncode for process in both] == [0, 0], said
     assert {json.loads(out)["after"] for out, _ in said} == {migrate.newest(old.place.kind)}
     store = open_store(old.place.url)

@@ -88,6 +88,17 @@ def test_a_server_s_url() -> None:
     assert parse("postgresql://h/d").schema == "torpor"
 
 
+def test_what_libpq_is_told_by_the_environment_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A URL without it does not put torpor's own in its place."""
+    monkeypatch.delenv("PGCONNECT_TIMEOUT")
+    assert "connect_timeout=10" in parse("postgresql://h/d").conninfo
+    monkeypatch.setenv("PGCONNECT_TIMEOUT", "60")
+    monkeypatch.setenv("PGAPPNAME", "shop")
+    told = parse("postgresql://h/d").conninfo
+    assert "connect_timeout" not in told
+    assert "application_name" not in told
+
+
 @pytest.mark.parametrize("schema", ["Runs", "a-b", "pg_x", "a;b", "a" * 64, ""])
 def test_a_schema_that_would_need_quoting_is_refused(schema: str) -> None:
     """It is put into statements as it is."""

@@ -8,6 +8,7 @@ import threading
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
+from tests.patience import PATIENCE_SECONDS
 from torpor.store.sqlite.turnstile import Turnstile
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 _GREEDY = """
 import sys
+from tests.patience import PATIENCE_SECONDS
 from torpor.store.sqlite.turnstile import Turnstile
 turnstile = Turnstile(sys.argv[1])
 turns = 0
@@ -48,8 +50,8 @@ def test_one_at_a_time(tmp_path: Path) -> None:
         waiting = threading.Thread(target=enter)
         waiting.start()
         order.put("first")
-    waiting.join(30)
-    assert (order.get(timeout=30), order.get(timeout=30)) == ("first", "second")
+    waiting.join(PATIENCE_SECONDS)
+    assert (order.get(timeout=PATIENCE_SECONDS), order.get(timeout=PATIENCE_SECONDS)) == ("first", "second")
     first.close()
     second.close()
 

@@ -103,11 +103,15 @@ def test_settle_says_what_still_runs() -> None:
     async def check(lab: Lab) -> None:
         REACHED[:] = [asyncio.Event(), asyncio.Event()]
         run = await lab.start(tidies)
+        await lab.worker()
+        await REACHED[0].wait()
         with pytest.raises(TimeoutError, match=f"{run} is running"):
             await lab.settle()
         REACHED[1].set()
         REACHED.clear()
-        assert await lab.result(run) == "tidy"
+        while await lab.state(run) != "completed":
+            await lab.change()
+        assert (await lab.journal(run))[-1].value == "tidy"
 
     within(check, patience_seconds=0.2)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
+from tests.patience import PATIENCE_SECONDS
 from tests.worker.counter import COUNTER
 from torpor.client import Client
 from torpor.engine.commit import commit
@@ -57,7 +58,7 @@ def on(
     """Run a check in a lab on a store, with a fresh counter."""
 
     async def main() -> None:
-        async with QuickLab(app, store=store, clock=moment, **{"patience_seconds": 8.0, **options}) as lab:
+        async with QuickLab(app, store=store, clock=moment, **{"patience_seconds": PATIENCE_SECONDS, **options}) as lab:
             await check(lab)
 
     COUNTER.clear()

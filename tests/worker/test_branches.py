@@ -107,7 +107,7 @@ def test_an_input_sent_as_json_is_gone_back_to(store: Store, moment: Moment) -> 
             assert await client.signal(one, "word", "go")
         await lab.settle()
         for one in (run.name, copy.run_id):
-            assert await client.result(one, timeout_seconds=5) == ["go", [10]]
+            assert await client.result(one) == ["go", [10]]
 
     on(store, moment, app, check)
 

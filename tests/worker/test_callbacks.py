@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.patience import PATIENCE_SECONDS
 from tests.worker.counter import COUNTER
 from tests.worker.labs import FaultyStore, Hold, commits_of, on, once
 from torpor import App, Conflict, Context, NotFound, RunFailed, hours
@@ -116,7 +117,7 @@ def test_an_answer_before_the_wait_is_durable_is_kept(store: Store, moment: Mome
     async def check(lab: Lab) -> None:
         run = await lab.start(calls)
         settling = asyncio.create_task(lab.settle())
-        await asyncio.wait_for(held.reached.wait(), 8)
+        await asyncio.wait_for(held.reached.wait(), PATIENCE_SECONDS)
         while not COUNTER.count:
             await lab.change()
         assert (await Client(lab.store).deliver(COUNTER.calls[0], "early")).new
@@ -136,7 +137,7 @@ def test_what_came_in_time_beats_an_expiry_that_did_not_see_it(store: Store, mom
         run, token = await token_of(lab, calls)
         lab.advance(hours(1))
         settling = asyncio.create_task(lab.settle())
-        await asyncio.wait_for(held.reached.wait(), 8)
+        await asyncio.wait_for(held.reached.wait(), PATIENCE_SECONDS)
         moment.advance(-1)  # as if it had come just before
         assert (await Client(lab.store).deliver(token, "in time")).new
         moment.advance(1)

@@ -117,7 +117,7 @@ RELEASE = threading.Event()
 @app.step(timeout=0.01)
 def blocks() -> None:
     """Block a thread until the test is over."""
-    RELEASE.wait(20)
+    RELEASE.wait()
 
 
 @app.effect(timeout=0.01)

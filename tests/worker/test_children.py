@@ -225,7 +225,7 @@ def test_a_parent_of_a_hundred_is_claimed_a_few_times(store: Store, moment: Mome
         assert before <= 4
         assert after == before + 1
 
-    on(store, moment, app, check, patience_seconds=40.0)
+    on(store, moment, app, check)
 
 
 async def row_of(lab: Lab, run: Run) -> Any:

@@ -108,7 +108,7 @@ def test_each_child_is_started_and_joined_once(store: Store, moment: Moment) -> 
             points.add(crash.what)
         assert {"a delivery", "wait worker#1, wait worker#1", "consumed 2 children#1"} <= points, points
 
-    on(store, moment, app, check, patience_seconds=20.0)
+    on(store, moment, app, check)
 
 
 def test_the_same_over_several_turns(store: Store, moment: Moment) -> None:
@@ -118,7 +118,7 @@ def test_the_same_over_several_turns(store: Store, moment: Moment) -> None:
         async for crash in lab.every_crash(turns, [], before=COUNTER.clear, places=KILLS):
             await once_each(crash)
 
-    on(store, moment, app, check, patience_seconds=20.0)
+    on(store, moment, app, check)
 
 
 def test_a_cancel_reaches_everybody_wherever_the_worker_dies(store: Store, moment: Moment) -> None:
@@ -140,7 +140,7 @@ def test_a_cancel_reaches_everybody_wherever_the_worker_dies(store: Store, momen
             crashes += 1
         assert crashes > 20
 
-    on(store, moment, app, check, patience_seconds=20.0)
+    on(store, moment, app, check)
 
 
 @pytest.mark.parametrize("where", [Place.BEFORE, Place.AFTER])
@@ -161,4 +161,4 @@ def test_a_cancel_that_meets_a_start(store: Store, moment: Moment, where: Place)
             assert {row.state for row in rows} <= {State.CANCELLED}, (where, point, rows)
             assert await lab.state(run) == "cancelled"
 
-    on(store, moment, app, check, patience_seconds=20.0)
+    on(store, moment, app, check)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.patience import PATIENCE_SECONDS
 from tests.worker.counter import COUNTER
 from tests.worker.labs import on
 from torpor import App, Conflict, Context, NotFound, RunCancelled, UsageError
@@ -165,7 +166,7 @@ def test_a_worker_until_idle_ends(store: Store, moment: Moment) -> None:
             waiting = await lab.start(cancelled, "approval")
             await store.transact(runs_engine.register, [("elsewhere", 1, "other:elsewhere")])
             foreign = await Client(store).start("elsewhere")
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE_SECONDS):
                 await Worker(store, app.flows, until_idle=True).run()
             assert [await lab.state(run) for run in runs] == ["completed"] * 5
             assert await lab.state(waiting) == "waiting"

@@ -9,6 +9,7 @@ from uuid import UUID
 
 import pytest
 
+from tests.patience import PATIENCE_SECONDS
 from tests.worker.labs import FaultyStore, Hold, commits_of, on, once
 from torpor import App, Context, RunFailed, UsageError, hours
 from torpor.client import Client
@@ -217,7 +218,7 @@ def test_what_came_in_time_beats_an_expiry_that_did_not_see_it(store: Store, mom
         await lab.settle()
         lab.advance(hours(1))
         settling = asyncio.create_task(lab.settle())
-        await asyncio.wait_for(held.reached.wait(), 8)
+        await asyncio.wait_for(held.reached.wait(), PATIENCE_SECONDS)
         moment.advance(-1)  # as if it had come just before
         assert (await Client(lab.store).publish("paid", "in time")).reached == 1
         moment.advance(1)

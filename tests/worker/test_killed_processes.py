@@ -15,6 +15,7 @@ import psycopg
 import pytest
 
 from tests.house.tree import ROOT
+from tests.patience import PATIENCE_SECONDS
 from tests.poolers import pooler
 from tests.worker.killed import COUNTER, app
 from torpor.core.journal import Kind
@@ -69,7 +70,7 @@ async def go_on(store: Store, run: int) -> bool:
     process.worker.on_event = lambda *_: moved.set()
     working = asyncio.create_task(process.run())
     asked = False
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while not (await store.transact(lambda tx: tx.get_runs([run])))[run].state.final:
             await moved.wait()
             moved.clear()
@@ -94,7 +95,7 @@ def test_a_killed_process_loses_nothing(url: str, tmp_path: Path, point: str) ->
             assert killed.stdout is not None
             assert killed.stdout.readline() == b"ready\n"
             run = store.transact_now(runs.start, [runs.Start("shop", values.encode(None))])[0].run_id
-            assert killed.wait(30) == -signal.SIGKILL
+            assert killed.wait(PATIENCE_SECONDS) == -signal.SIGKILL
         assert asyncio.run(go_on(store, run)) == asks
         lines = COUNTER[0].read_text().splitlines()
         tally = Tally(line.split()[0] for line in lines)

@@ -15,6 +15,7 @@ import psycopg
 import pytest
 
 from tests.house.tree import ROOT
+from tests.patience import PATIENCE_SECONDS
 from tests.poolers import pooler
 from tests.worker.napping import HANGS, app
 from torpor.client import Client
@@ -115,4 +116,4 @@ async def _sleep_and_signal(store: Store, place: str) -> None:
         _kill(first)
     with _worker(place):
         await client.signal(run, "go", "on")
-        assert await client.result(run, timeout_seconds=60) == "on"
+        assert await client.result(run, timeout_seconds=PATIENCE_SECONDS) == "on"

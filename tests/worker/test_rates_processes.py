@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
+from tests.patience import PATIENCE_SECONDS
 from torpor.client import Client
 from torpor.core.ids import parse_run
 from torpor.core.journal import Kind
@@ -59,7 +60,7 @@ async def all_done(store: Store) -> list[int]:
     client = Client(store)
     started = [await client.start("sends") for _ in range(RUNS)]
     for one in started:
-        await client.result(one.run_id, timeout_seconds=50)
+        await client.result(one.run_id, timeout_seconds=PATIENCE_SECONDS)
     numbers = [parse_run(one.run_id)[1] for one in started]
     journals = await store.transact(lambda tx: [entry for number in numbers for entry in tx.journal(number)])
     return [entry.at for entry in journals if entry.kind is Kind.OUTCOME and entry.key is not None]
@@ -78,7 +79,7 @@ def test_two_processes_never_exceed_a_limit(store: Store, tmp_path: Path) -> Non
     finally:
         for worker in workers:
             worker.terminate()
-            worker.communicate(timeout=30)
+            worker.communicate(timeout=PATIENCE_SECONDS)
     assert len(moments) == RUNS
     per = round(PER_SECONDS * 1_000_000)
     assert max(sum(begin <= at < begin + per for at in moments) for begin in moments) <= LIMIT

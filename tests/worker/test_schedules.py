@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from torpor import App, Context, UsageError
+from tests.patience import PATIENCE_SECONDS
+from torpor import App, Context, UsageError, waker
 from torpor.client import Client
-from torpor.core.schedule import SECOND
+from torpor.core.ids import run_name
 from torpor.runtime import Process
 from torpor.store.opening import open_store
 from torpor.store.rows import RunFilter
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 
     from tests.stores import Moment
     from torpor.store.protocol import Store
-
-PATIENCE_SECONDS = 30.0
 
 
 def app_with(
@@ -101,8 +100,10 @@ def test_the_doctor_names_what_nobody_fires(store: Store, moment: Moment) -> Non
 
 
 @pytest.mark.slow
-def test_slots_on_the_real_clock() -> None:
-    """Every second, with its input: never early, and at its moment, not at some later look (G8)."""
+def test_slots_on_the_real_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every second, with its input: never early, and at the moment that was foretold: nobody looks otherwise (G8)."""
+    for name in ("TICK_SECONDS", "DEATH_SECONDS"):
+        monkeypatch.setattr(waker, name, 3600.0)
 
     async def main() -> None:
         store = open_store(":memory:")
@@ -111,10 +112,10 @@ def test_slots_on_the_real_clock() -> None:
             assert [await said.get() for _ in range(3)] == ["hello"] * 3
             slots = (await Client(store).schedule("greet")).slots
             runs = await store.transact(lambda tx: tx.list_runs(RunFilter()))
-        made = {run.id: run.created_at for run in runs}
-        late = sorted(at - slot.slot_at for at, slot in zip(sorted(made.values()), slots, strict=False))
-        assert late[0] >= 0
-        assert late[0] < SECOND / 5, "the best: whatever else the machine does only adds"
+        made = {run_name("greet", run.id): run.created_at for run in runs}
+        late = [made[slot.run] - slot.slot_at for slot in slots if slot.run in made]
+        assert len(late) >= 3
+        assert min(late) >= 0
         await store.close()
 
     asyncio.run(main())

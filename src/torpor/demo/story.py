@@ -42,7 +42,7 @@ WORKERS = ("w1", "w2", "w3")
 LOOK_SECONDS = 0.05
 FREEZES = 5
 """So often a freeze is tried: a process can be frozen while it holds what all others need."""
-WRITE_SECONDS = 0.7
+WRITE_SECONDS = 5.0
 """A store that takes this long to write is held by the frozen process."""
 
 
@@ -92,7 +92,7 @@ class Story:
         looking = asyncio.create_task(self._look())
         try:
             await self._beside(looking, self._acts(lease_seconds))
-            result: dict[str, Any] = await self._client.result(self.run_name, timeout_seconds=30)
+            result: dict[str, Any] = await self._client.result(self.run_name, timeout_seconds=60)
         finally:
             looking.cancel()
             with suppress(asyncio.CancelledError):

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from torpor.testing.crashes import Crash
     from torpor.worker.worker import Worker
 
-PATIENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 60.0
 
 
 class Lab(Deciding):

@@ -5,8 +5,10 @@ from __future__ import annotations
 import select
 from typing import TYPE_CHECKING, Any
 
+from tests.cases import ahead
 from tests.cases.telling import connected, tell, tell_softly
 from torpor import App, Context, EffectContext, StepFailed
+from torpor.core.retry import RetryPolicy
 from torpor.worker.gate import Gate
 
 if TYPE_CHECKING:
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from torpor.core.effect import Safety
     from torpor.worker.roles import Executor
 
+ahead.follow()
 app = App()
 _ask = Gate.ask
 
@@ -120,7 +123,7 @@ async def uses(ctx: Context, tool: str) -> Any:
 # waits
 
 
-@app.step(timeout=1.0, retries=1)
+@app.step(timeout=1.0, retries=RetryPolicy(retries=50, first_seconds=0.01, most_seconds=0.01))
 def reads_blocking() -> Any:
     """Read from somebody who may be dead, in a thread."""
     return tell("read")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.cases import ahead
 from tests.cases.telling import tell_softly
 from torpor import App, Context, EffectContext
 
+ahead.follow()
 app = App()
 
 

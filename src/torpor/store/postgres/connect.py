@@ -10,6 +10,7 @@ cannot be seen for sure, so by transaction is believed, which is right for both,
 
 from __future__ import annotations
 
+import os
 import re
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
@@ -27,6 +28,8 @@ SCHEMA = "torpor"
 RETRYABLE = (errors.DeadlockDetected, errors.SerializationFailure)
 _SCHEMA_NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 _UNTOLD = {"connect_timeout": 10, "application_name": "torpor"}
+_IN_ENVIRONMENT = {"connect_timeout": "PGCONNECT_TIMEOUT", "application_name": "PGAPPNAME"}
+"""Where libpq itself looks for what a URL does not say."""
 _ALIVE = {
     "keepalives": 1,
     "keepalives_idle": 5,
@@ -97,7 +100,8 @@ def parse(url: str) -> Place:
     pooler = options.pop("pooler", "")
     if pooler not in _POOLERS:
         raise UsageError(f"pooler={pooler} is no way to share connections", hint="pooler=transaction or pooler=session")
-    told = {name: value for name, value in (_UNTOLD | _ALIVE).items() if name not in options}
+    said = {*options, *(name for name, variable in _IN_ENVIRONMENT.items() if variable in os.environ)}
+    told = {name: value for name, value in (_UNTOLD | _ALIVE).items() if name not in said}
     conninfo = urlunsplit(parts._replace(query=urlencode(options | {k: str(v) for k, v in told.items()})))
     place = parts.hostname or options.get("host", "")
     words = f"postgresql {place}{port}/{unquote(parts.path.lstrip('/'))} schema {schema}"
