@@ -44,6 +44,7 @@ FIELDS = {
         "max_ms",
         "p50_ms_each",
         "signal_p50_ms",
+        "awake_p50_ms",
         "timer_p50_ms",
         "timer_p99_ms",
         "timer_max_ms",
@@ -155,6 +156,7 @@ def test_sleeping(store: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
     row = printed("w2", store, capsys)
     assert (row["parked"], row["copied"], row["n"]) == (6, 2, 3)
     assert 0 < row["p50_ms"] <= row["p99_ms"] <= row["max_ms"]
+    assert 0 < row["awake_p50_ms"] <= row["max_ms"]
     assert row["timer_p50_ms"] > 0
     assert row["rss0_mb"] > 0
 

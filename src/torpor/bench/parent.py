@@ -47,8 +47,8 @@ class Child:
             self._said.put(loads(line))
         self._said.put(None)
 
-    def heard(self, event: str, *, within_seconds: float = PATIENCE_SECONDS) -> dict[str, Any]:
-        """Wait until it says an event, and return what it said; what it said before is dropped.
+    def heard(self, *events: str, within_seconds: float = PATIENCE_SECONDS) -> dict[str, Any]:
+        """Wait until it says one of these events, and return what it said; what it said before is dropped.
 
         Raises TorporError if it ends first, with the end of what it wrote on standard error, or says nothing for so long.
         """
@@ -56,13 +56,13 @@ class Child:
             try:
                 said = self._said.get(timeout=within_seconds)
             except Empty:
-                raise TorporError(f"a measured process did not say {event!r} within {within_seconds:g} s") from None
+                raise TorporError(f"a measured process did not say {events} within {within_seconds:g} s") from None
             if said is None:
                 code = self._process.wait()
                 self._errors.seek(0)
                 wrote = self._errors.read()[-_STDERR_LETTERS:]
-                raise TorporError(f"a measured process ended with {code} before {event!r}: {wrote}")
-            if said["event"] == event:
+                raise TorporError(f"a measured process ended with {code} before {events}: {wrote}")
+            if said["event"] in events:
                 return said
 
     def rss_mb(self) -> float:

@@ -103,13 +103,14 @@ async def _measured(place: Place, parked: int) -> Row:
 async def _wake(store: Store, worker: Child, waiting: list[int]) -> Row:
     """Wake some by a signal, let as many others fall due, and time claims of other runs."""
     chosen = random.Random(1).sample(waiting, min(_WAKES, len(waiting)))  # noqa: S311 - which of them, the same each time
-    answered, woken = await _signalled(store, worker, chosen)
+    answered, awake, woken = await _signalled(store, worker, chosen)
     late = await _fallen_due(store, worker, len(chosen))
     async with claimant(store) as other:
         claims = [await other.claim() for _ in range(_CLAIMS)]
     return {
         **spread_ms(woken),
         "signal_p50_ms": spread_ms(answered)["p50_ms"],
+        "awake_p50_ms": spread_ms(awake)["p50_ms"],
         **{f"timer_{name}": value for name, value in spread_ms(late).items() if name != "n"},
         **{f"claim_{name}": value for name, value in spread_ms(claims).items() if name != "n"},
     }
@@ -164,8 +165,13 @@ def _settled_bytes(place: Place) -> int:
         to.close()
 
 
-async def _signalled(store: Store, worker: Child, chosen: Iterable[int]) -> tuple[list[float], list[float]]:
-    """Signal runs at a steady pace: how long each answer took, and from before the signal to the run's step, in seconds."""
+async def _signalled(
+    store: Store, worker: Child, chosen: Iterable[int]
+) -> tuple[list[float], list[float], list[float]]:
+    """Signal runs at a steady pace. Return how long each took, in seconds, from before the signal.
+
+    Until its answer; until a worker had claimed the run; until the run's next step began.
+    """
     client = Client(store)
     sent: dict[str, int] = {}
     answered = []
@@ -178,8 +184,11 @@ async def _signalled(store: Store, worker: Child, chosen: Iterable[int]) -> tupl
         answered.append(clock.monotonic() - at)
         next_at += 1 / _PER_SECOND
         await asyncio.sleep(max(0.0, next_at - clock.monotonic()))
-    heard = [await asyncio.to_thread(worker.heard, "woken") for _ in sent]
-    return answered, [(one["at"] - sent[one["run"]]) / SECOND for one in heard]
+    took: dict[str, list[float]] = {"awake": [], "woken": []}
+    while len(took["woken"]) < len(sent):
+        said = await asyncio.to_thread(worker.heard, "awake", "woken")
+        took[said["event"]].append((said["at"] - sent[said["run"]]) / SECOND)
+    return answered, took["awake"], took["woken"]
 
 
 async def _fallen_due(store: Store, worker: Child, count: int) -> list[float]:
