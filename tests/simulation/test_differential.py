@@ -47,6 +47,7 @@ def repeatable() -> Iterator[None]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1_800)  # three thousand operations on two databases, however slow the machine
 def test_everything_that_can_occur_agrees(both: Stores) -> None:
     """It ends when every operation has succeeded and every (operation, situation) pair that can occur has occurred."""
     coverage = Coverage()
@@ -57,6 +58,7 @@ def test_everything_that_can_occur_agrees(both: Stores) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1_800)
 def test_any_history_agrees(both: Stores) -> None:
     """Whatever Hypothesis thinks of: the model and both stores say and hold the same after each operation."""
     with repeatable():

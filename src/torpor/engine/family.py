@@ -75,25 +75,26 @@ def start_children(tx: Tx, messages: Sequence[MessageRow], locked: Mapping[int, 
     known = newest(tx.programs())
     doomed = falling(tx, [locked[m.run_id] for m in messages if m.run_id in locked])
     births: list[_Birth] = []
-    signals: list[NewSignal] = []
+    told: dict[int, NewSignal] = {}  # by message: a parent hears of its children in the order in which it asked
     for message in messages:
         parent = locked.get(message.run_id)
         if parent is None or (parent.id in doomed and message.kind is not MessageKind.SPAWN_INDEPENDENT):
             continue
         program = known.get(message.name)
         if program is None:
-            signals.append(_news(message, {"unknown": message.name, "known": sorted(known)}))
+            told[message.id] = _news(message, {"unknown": message.name, "known": sorted(known)})
             continue
         most = wishes_of(message.detail).most
         try:
             above = 0 if most is None else budgets.room_below(tx, parent, most)
         except UsageError as refused:
-            signals.append(_news(message, {"refused": refused.message, "hint": refused.hint}))
+            told[message.id] = _news(message, {"refused": refused.message, "hint": refused.hint})
             continue
         births.append(_Birth(message, parent, program, most, above))
     if births:
-        signals += _start(tx, births)
-    if signals:
+        told.update(zip((birth.message.id for birth in births), _start(tx, births), strict=True))
+    if told:
+        signals = [told[number] for number in sorted(told)]
         tx.add_signals(sorted(signals, key=lambda signal: signal.run_id))
         for run_id in {signal.run_id for signal in signals}:
             tx.hint(f"run:{run_id}")

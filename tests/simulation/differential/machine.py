@@ -11,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_a
 from tests.simulation.differential.coverage import act
 from tests.simulation.differential.draws import Drawn
 from tests.simulation.differential.operations import OPERATIONS, targets
+from tests.simulation.differential.scenes import Plain
 from tests.simulation.differential.world import World
 
 if TYPE_CHECKING:
@@ -32,9 +33,11 @@ class History(RuleBasedStateMachine):
     coverage: Coverage
 
     def __init__(self) -> None:
-        """Begin on empty stores, with a run that is held, so that short histories meet something."""
+        """Begin with two runs that are held and one that is new, so that short histories meet something."""
         super().__init__()
         self.world = World(self.stores)
+        for name in ("start", "start", "claim", "start"):
+            act(self.world, self.coverage, name, None, Plain(10))
 
 
 def _rule(name: str) -> Callable[[History, DataObject], None]:
