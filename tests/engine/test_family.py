@@ -73,6 +73,14 @@ def test_a_child_is_started_once(store: Store) -> None:
     assert said == {started_name(key): {"run": f"shop-{code(run.id)}"} for key, run in (("k1", bound), ("k2", free))}
 
 
+def test_a_parent_hears_of_its_children_in_its_own_order(store: Store) -> None:
+    """One with an unknown program is told between the others, not before them."""
+    one = hand(store)
+    lease = parent_of(one, spawn("k1"), spawn("k2", program="none"), spawn("k3"))
+    one.do(waits.deliver)
+    assert list(told(one, lease.run_id)) == [started_name(key) for key in ("k1", "k2", "k3")]
+
+
 def test_a_message_that_comes_twice_is_one_child(store: Store) -> None:
     """The same call, or the same key of the parent's own, finds the child that is there."""
     one = hand(store)
