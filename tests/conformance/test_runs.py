@@ -119,6 +119,38 @@ def test_changes_touch_only_what_they_name(store: Store) -> None:
     assert store.transact_now(lambda tx: tx.get_runs([one]))[one].inbox == 3
 
 
+def test_a_moment_changes_without_the_state_and_the_state_without_the_moment(store: Store) -> None:
+    """None leaves a column alone, each by itself."""
+    world = populate(store, 1)
+    run = world.runs[0]
+    store.transact_now(lambda tx: tx.change_runs([RunChange(run, due_at=START_AT + 7)]))
+    assert store.transact_now(lambda tx: tx.get_runs([run]))[run].due_at == START_AT + 7
+    store.transact_now(lambda tx: tx.change_runs([RunChange(run, state=State.WAITING)]))
+    row = store.transact_now(lambda tx: tx.get_runs([run]))[run]
+    assert (row.state, row.due_at) == (State.WAITING, START_AT + 7)
+
+
+def test_a_batch_of_changes_names_each_run_once(store: Store) -> None:
+    """What the second change would find depends on the first: one of the stores would take either."""
+    world = populate(store, 1)
+    twice = [RunChange(world.runs[0], inbox=1)] * 2
+    with pytest.raises(AssertionError, match="G1"):
+        store.transact_now(lambda tx: tx.change_runs(twice))
+
+
+def test_a_batch_of_any_size_is_whole(store: Store) -> None:
+    """Statements for many rows are filled up and cut in pieces: none is lost at the seams, none comes twice."""
+    world = populate(store, 0)
+    new = [NewRun(world.program, world.tenant, b"%d" % n) for n in range(1030)]
+    for size in (1, 2, 3, 511, 512, 513, 1030):
+        ids = store.transact_now(lambda tx, size=size: tx.insert_runs(new[:size]))
+        assert len(set(ids)) == size
+        states = store.transact_now(lambda tx, ids=ids: tx.states(ids))
+        assert [states[run].body for run in ids] == [run.body for run in new[:size]]
+        store.transact_now(lambda tx, ids=ids: tx.change_runs([RunChange(run, inbox=2) for run in ids]))
+        assert {run.inbox for run in store.transact_now(lambda tx, ids=ids: tx.get_runs(ids)).values()} == {2}
+
+
 def test_due_runs_come_earliest_first(store: Store, moment: Moment) -> None:
     """Only waiting runs with a due time that has come, and the next one is known."""
     world = populate(store, 0)

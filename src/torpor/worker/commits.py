@@ -49,6 +49,11 @@ class Commits:
     # gathering
 
     @property
+    def silent(self) -> bool:
+        """Whether the run never emitted or showed anything."""
+        return self._stream is None
+
+    @property
     def stream(self) -> Stream:
         """What the run emits and shows, made when somebody may want to."""
         if self._stream is None:

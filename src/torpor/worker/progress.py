@@ -53,6 +53,10 @@ class Progress:
         self.pending: list[Call] = []
         self.attempts: dict[str, int] = {}
 
+    def fall_apart(self) -> None:
+        """Let go of the parts, which refer to this: it is over, and nothing comes back."""
+        del self.effects, self.questions, self.children, self.spending, self.arrivals
+
     # what the executor asks
 
     @property

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from torpor.core.run import Flag, State
 from torpor.store import texts
+from torpor.store.batches import once_each
 from torpor.store.postgres import hot, step
 from torpor.store.postgres.arrays import ByteaArray, TextArray, longs
 from torpor.store.postgres.begun import Begun
@@ -137,6 +138,7 @@ class RunVerbs(Begun):
 
     def change_runs(self, changes: Sequence[RunChange]) -> None:
         """Apply changes."""
+        once_each([change.id for change in changes])
         self._tell(
             _CHANGE,
             ids=longs([c.id for c in changes]),

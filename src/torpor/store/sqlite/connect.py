@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from torpor.errors import SchemaMismatch, StoreCorrupt, StoreError, StoreUnavailable, UsageError
+from torpor.store.sqlite.together import PREPARED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -98,7 +99,12 @@ def connect(path: str, *, durable: bool = True) -> Connection:
     memory = path == ":memory:"
     with translated(path):
         connection = sqlite3.connect(
-            path, isolation_level=None, check_same_thread=False, timeout=BUSY_SECONDS, factory=Connection
+            path,
+            isolation_level=None,
+            check_same_thread=False,
+            timeout=BUSY_SECONDS,
+            factory=Connection,
+            cached_statements=PREPARED,
         )
         if not memory:
             connection.execute("PRAGMA journal_mode=WAL")

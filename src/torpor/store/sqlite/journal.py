@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from torpor.store import texts
 from torpor.store.outside import LEAVING, MARK
 from torpor.store.rows import StateRow
+from torpor.store.sqlite import together
 from torpor.store.sqlite.begun import Begun
 from torpor.store.sqlite.hot import ENTRY_COLUMNS, entry_row
 
@@ -23,23 +24,21 @@ _PUT_BLOB = f"""INSERT INTO blobs (digest, at, body) VALUES (?1, ?2, ?3) ON CONF
     body = CASE substr(body, 1, 1) WHEN {LEAVING_HEX} THEN ?4 ELSE ?3 END
     WHERE substr(body, 1, 1) IN ({MARK_HEX}, {LEAVING_HEX})"""
 
+_PUT_STATES = """UPDATE states SET seq = v.column2, at = v.column3, turn = v.column4, body = v.column5
+    FROM (VALUES (rows)) v WHERE run_id = v.column1"""
+
 
 class JournalVerbs(Begun):
     """The journal, checkpoints, appended rows, messages, blobs."""
 
     def put_states(self, states: Sequence[StateRow]) -> None:
         """Overwrite checkpoints."""
-        self._db.executemany(
-            "UPDATE states SET seq = ?, at = ?, turn = ?, body = ? WHERE run_id = ?",
-            [(row.seq, row.at, row.turn, row.body, row.run_id) for row in states],
-        )
+        together.write(self._db, _PUT_STATES, states)
 
     def add_rows(self, rows: Sequence[tuple[int, NewRow]]) -> None:
         """Append elements of `Rows` fields."""
         texts.check((row.field for _, row in rows), "a field's name")
-        self._db.executemany(
-            "INSERT INTO rows (run_id, field, n, body) VALUES (?, ?, ?, ?)", [(r, *row) for r, row in rows]
-        )
+        together.write(self._db, together.adding("rows (run_id, field, n, body)"), [(r, *row) for r, row in rows])
 
     def get_rows(self, run: int, field: str, *, after: int, limit: int) -> list[bytes]:
         """Return elements of a `Rows` field."""
@@ -52,9 +51,10 @@ class JournalVerbs(Begun):
     def add_messages(self, messages: Sequence[tuple[int, NewMessage]]) -> None:
         """Put messages into the outbox."""
         texts.check((text for _, m in messages for text in (m.name, m.key, m.detail)), "a message's name or key")
-        self._db.executemany(
-            "INSERT INTO outbox (run_id, target, name, key, body, kind, detail) VALUES (?, ?, ?, ?, ?, ?, ?)",
-            [(r, *m) for r, m in messages],
+        together.write(
+            self._db,
+            together.adding("outbox (run_id, target, name, key, body, kind, detail)"),
+            [(r, *m[:4], int(m.kind), m.detail) for r, m in messages],
         )
 
     def put_blobs(self, blobs: Sequence[tuple[int, Blob]]) -> None:

@@ -8,6 +8,7 @@ from torpor.core.lease import Lease
 from torpor.core.run import Flag
 from torpor.store import texts
 from torpor.store.rows import WorkerRow
+from torpor.store.sqlite import together
 from torpor.store.sqlite.begun import Begun
 from torpor.store.sqlite.journal import LEAVING_HEX, MARK_HEX, UNNAMED
 
@@ -108,8 +109,8 @@ class LeaseVerbs(Begun):
 
     def due_runs(self, *, before: int, limit: int) -> list[int]:
         """Return waiting runs whose time has come."""
-        rows = self._db.execute(f"SELECT id FROM {_TIMERS} AND due_at <= ? ORDER BY due_at LIMIT ?", (before, limit))
-        return [row[0] for row in rows]
+        due = f"SELECT id AS n FROM {_TIMERS} AND due_at <= ? ORDER BY due_at LIMIT ?"
+        return together.read_numbers(self._db, due, (before, limit))
 
     def next_due(self) -> int | None:
         """Return the least due time of a waiting run."""

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from torpor.core.run import Flag, State
 from torpor.store import texts
+from torpor.store.batches import once_each
 from torpor.store.rows import ProgramRow
-from torpor.store.sqlite import hot
+from torpor.store.sqlite import hot, together
 from torpor.store.sqlite.begun import Begun
 from torpor.store.sqlite.hot import RUN_COLUMNS, run_row
 from torpor.store.sqlite.retention import LAST_NUMBER
@@ -18,12 +19,13 @@ if TYPE_CHECKING:
 
     from torpor.store.rows import Append, Claim, Claimed, Leave, Left, NewRun, RunChange, RunFilter, RunRow
 
-_CHANGE = """UPDATE runs SET state = coalesce(?, state), due_at = CASE WHEN ? IS NULL THEN due_at ELSE ? END,
-    head = coalesce(?, head), program = coalesce(?, program), flags = coalesce(?, flags), inbox = inbox + ?,
-    takeovers = takeovers + ?, stalls = coalesce(?, stalls), epoch = coalesce(?, epoch), branch = coalesce(?, branch)
-    WHERE id = ?"""
+_CHANGE = """UPDATE runs SET state = coalesce(v.column2, state), due_at = coalesce(v.column3, due_at),
+    head = coalesce(v.column4, head), program = coalesce(v.column5, program), flags = coalesce(v.column6, flags),
+    inbox = inbox + v.column7, takeovers = takeovers + v.column8, stalls = coalesce(v.column9, stalls),
+    epoch = coalesce(v.column10, epoch), branch = coalesce(v.column11, branch) FROM (VALUES (rows)) v WHERE id = v.column1"""
 
-_NEXT_NUMBER = f"(SELECT max(ifnull((SELECT max(id) FROM runs), 0), ifnull(({LAST_NUMBER}), 0)) + 1)"
+_INSERT = together.adding("runs (id, created_at, due_at, parent, tenant, program, state, prio)")
+_NEXT_NUMBER = f"SELECT max(ifnull((SELECT max(id) FROM runs), 0), ifnull(({LAST_NUMBER}), 0)) + 1"
 """A run's number is part of its effects' keys, so no number is used twice, also when the newest runs were pruned."""
 
 
@@ -60,21 +62,17 @@ class RunVerbs(Begun):
 
     def insert_runs(self, runs: Sequence[NewRun]) -> list[int]:
         """Insert runs and their first states."""
-        now, ids = self.now(), []
-        for run in runs:
-            state = State.READY if run.due_at is None else State.WAITING
-            due_at = now if run.due_at is None else run.due_at
-            values = (now, due_at, run.parent, run.tenant, run.program, state, run.priority)
-            cursor = self._db.execute(
-                "INSERT INTO runs (id, created_at, due_at, parent, tenant, program, state, prio)"
-                f" VALUES ({_NEXT_NUMBER}, ?, ?, ?, ?, ?, ?, ?)",
-                values,
-            )
-            ids.append(cursor.lastrowid or 0)
-        self._db.executemany(
-            "INSERT INTO states (run_id, seq, at, turn, body) VALUES (?, 0, ?, 1, ?)",
-            [(run_id, now, run.body) for run_id, run in zip(ids, runs, strict=True)],
-        )
+        if not runs:
+            return []
+        now, first = self.now(), self._db.execute(_NEXT_NUMBER).fetchone()[0]
+        ids = list(range(first, first + len(runs)))
+        rows = []
+        for run_id, run in zip(ids, runs, strict=True):
+            state, due_at = (State.READY, now) if run.due_at is None else (State.WAITING, run.due_at)
+            rows.append((run_id, now, due_at, run.parent, run.tenant, run.program, int(state), run.priority))
+        together.write(self._db, _INSERT, rows)
+        states = [(run_id, 0, now, 1, run.body) for run_id, run in zip(ids, runs, strict=True)]
+        together.write(self._db, together.adding("states (run_id, seq, at, turn, body)"), states)
         return ids
 
     def claim_keys(self, keys: Sequence[tuple[bytes, int]]) -> dict[bytes, int]:
@@ -93,8 +91,7 @@ class RunVerbs(Begun):
     def get_runs(self, ids: Sequence[int], *, lock: bool = False, skip_locked: bool = False) -> dict[int, RunRow]:
         """Return runs; the one writer of SQLite needs no row locks."""
         del lock, skip_locked
-        rows = self._many(f"SELECT {RUN_COLUMNS} FROM runs WHERE id IN", ids)
-        return {row[0]: run_row(row) for row in rows}
+        return hot.read_runs(self._db, ids)
 
     def list_runs(self, wanted: RunFilter) -> list[RunRow]:
         """Return runs for people, newest first."""
@@ -118,10 +115,8 @@ class RunVerbs(Begun):
 
     def change_runs(self, changes: Sequence[RunChange]) -> None:
         """Apply changes."""
-        self._db.executemany(
-            _CHANGE,
-            [(c.state, c.due_at, c.due_at, *c[3:], c.id) for c in changes],
-        )
+        once_each([change.id for change in changes])
+        together.write(self._db, _CHANGE, [[None if v is None else int(v) for v in change] for change in changes])
 
     def claim(self, wanted: Claim) -> list[Claimed]:
         """Make ready runs running."""

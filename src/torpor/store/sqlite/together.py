@@ -1,85 +1,71 @@
 """Several rows in one statement.
 
-Each call of SQLite gives the interpreter's lock away and takes it back, and while the worker's loop is busy that takes
-its time: 808 microseconds a row were measured one by one, 57 together. So a batch becomes few statements, of sizes that
-are powers of two, so that their prepared forms are found again.
+Each step of SQLite gives the interpreter's lock away and takes it back, and while the worker's loop is busy that takes
+its time: 808 microseconds a row were measured one by one, 57 together. Whoever writes has everybody's turn meanwhile. So
+a batch is one statement, filled up with rows of NULL to a power of two, so that its prepared form is found again; and
+what a statement finds comes back as one row of JSON where it is all numbers, since a row is a step, too.
 """
 
 from __future__ import annotations
 
+import json
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterator, Sequence
 
-    from torpor.store.rows import Append
-
-_SIZES = (128, 64, 32, 16, 8, 4, 2, 1)
-_COLUMNS = 7  # of a journal row
-FEW = 3
-"""So many rows are not worth a savepoint."""
+_MOST = 512
+PREPARED = 512
+"""So many prepared statements a connection keeps: those with rows in a few sizes each, all others once."""
 
 
-def _sizes(rows: int) -> Iterator[int]:
-    while rows:
-        size = next(size for size in _SIZES if size <= rows)
-        yield size
-        rows -= size
+def adding(into: str, *, replacing: bool = False) -> str:
+    """Return the statement that inserts rows `into` a table: `"states (run_id, body)"`."""
+    columns = ", ".join(f"column{n}" for n in range(1, into.count(",") + 2))
+    verb = "INSERT OR REPLACE" if replacing else "INSERT"
+    return f"{verb} INTO {into} SELECT {columns} FROM (VALUES (rows)) WHERE column1 IS NOT NULL"
 
 
-@lru_cache(maxsize=16)
-def _insertion(rows: int) -> str:
-    places = ", ".join(["(?, ?, ?, ?, ?, ?, ?)"] * rows)
-    return f"INSERT INTO journal (run_id, seq, at, epoch, kind, key, body) VALUES {places}"
+@lru_cache(maxsize=PREPARED)
+def _text(statement: str, rows: int, columns: int) -> str:
+    return statement.replace("(rows)", ", ".join([f"({', '.join('?' * columns)})"] * rows))
 
 
-@lru_cache(maxsize=16)
-def _fencing(rows: int) -> str:
-    places = ", ".join(["(?, ?, ?, ?, ?)"] * rows)
-    return (
-        f"UPDATE leases SET head = leases.head + v.column1, expires_at = ? FROM (VALUES {places}) AS v"
-        " WHERE run_id = v.column2 AND token = v.column3 AND epoch = v.column4 AND head = v.column5 AND flags = 0"
-    )
+def _parts(statement: str, rows: Sequence[Sequence[object]]) -> Iterator[tuple[str, list[object]]]:
+    for place in range(0, len(rows), _MOST):
+        part = rows[place : place + _MOST]
+        size, columns = 1 << (len(part) - 1).bit_length(), len(part[0])
+        values = [value for row in part for value in row]
+        values += [None] * ((size - len(part)) * columns)
+        yield _text(statement, size, columns), values
 
 
-def add_entries(db: sqlite3.Connection, rows: Sequence[Append], now: int) -> None:
-    """Insert the entries of appends that passed their fence."""
-    values: list[object] = []
-    for run_id, _, epoch, head, _, added in rows:
-        for seq, (kind, key, body) in enumerate(added, start=head + 1):
-            values += (
-                run_id,
-                seq,
-                now,
-                epoch,
-                int(kind),
-                key,
-                body,
-            )  # sqlite3 takes 1 us to see that an enum is an int
-    place = 0
-    for size in _sizes(len(values) // _COLUMNS):
-        db.execute(_insertion(size), values[place : place + size * _COLUMNS])
-        place += size * _COLUMNS
+def write(db: sqlite3.Connection, statement: str, rows: Sequence[Sequence[object]]) -> int:
+    """Execute a statement with `VALUES (rows)` in it for equally long rows; return how many rows it changed.
 
-
-def fence_all(db: sqlite3.Connection, rows: Sequence[Append], expires_at: int) -> bool:
-    """Move the heads and extend the leases of all rows, or change nothing (G1).
-
-    False if one was refused or carries any flag: the caller then asks row by row, which also tells which.
+    It must do nothing for a row whose first column is NULL: see `adding` for the usual way to insert. `sqlite3` takes a
+    microsecond to see that an enum is a number: give numbers.
     """
-    db.execute("SAVEPOINT fence")
-    whole = True
-    place = 0
-    for size in _sizes(len(rows)):
-        values = [expires_at]  # the first parameter in the text stands in SET, before those of VALUES
-        for run_id, token, epoch, head, _, added in rows[place : place + size]:
-            values += (len(added), run_id, token, epoch, head)
-        whole = db.execute(_fencing(size), values).rowcount == size
-        if not whole:
-            db.execute("ROLLBACK TO fence")
-            break
-        place += size
-    db.execute("RELEASE fence")
-    return whole
+    return sum(db.execute(text, values).rowcount for text, values in _parts(statement, rows))
+
+
+def read(db: sqlite3.Connection, statement: str, rows: Sequence[Sequence[object]]) -> list[Any]:
+    """Execute a query with `VALUES (rows)` in it that answers with one JSON array; return all its elements."""
+    found: list[Any] = []
+    for text, values in _parts(statement, rows):
+        found += json.loads(db.execute(text, values).fetchone()[0])
+    return found
+
+
+def read_by_number(db: sqlite3.Connection, columns: str, source: str, ids: Sequence[int]) -> list[Any]:
+    """Return columns that hold numbers, of the rows of `source` (`FROM ... WHERE ... IN`) with these numbers."""
+    query = f"SELECT json_group_array(json_array({columns})) {source} (SELECT value FROM json_each(?))"
+    return list(json.loads(db.execute(query, (json.dumps(list(ids)),)).fetchone()[0]))
+
+
+def read_numbers(db: sqlite3.Connection, query: str, values: Sequence[object]) -> list[int]:
+    """Return what a query of one column, named n, finds, in its order."""
+    text = f"SELECT json_group_array(n) FROM ({query})"
+    return list(json.loads(db.execute(text, values).fetchone()[0]))

@@ -9,6 +9,7 @@ from torpor.core.run import State
 from torpor.core.wait import Signal, TooLate
 from torpor.store import texts
 from torpor.store.rows import Kept, MessageRow
+from torpor.store.sqlite import together
 from torpor.store.sqlite.begun import Begun
 from torpor.store.sqlite.hot import WAIT_COLUMNS, wait_row
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
     from torpor.store.rows import NewSignal, WaitRow
 
+_END = "UPDATE waits SET over = 1 FROM (VALUES (rows)) v WHERE run_id = v.column1 AND slot = v.column2"
+_TAKE = "UPDATE inbox SET body = NULL FROM (VALUES (rows)) v WHERE run_id = v.column1 AND seq = v.column2"
 _MESSAGE_COLUMNS = "id, run_id, target, name, key, body, kind, detail"
 
 
@@ -25,19 +28,20 @@ class WaitVerbs(Begun):
 
     def put_waits(self, waits: Sequence[WaitRow]) -> None:
         """Write waits into their slots."""
-        self._db.executemany(
-            f"INSERT OR REPLACE INTO waits ({WAIT_COLUMNS}, matches) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            [(*row[:6], texts.title(row.title), row.answer, int(row.over), *row[9:]) for row in waits],
-        )
+        rows = [
+            (*row[:3], int(row.kind), *row[4:6], texts.title(row.title), row.answer, int(row.over), *row[9:])
+            for row in waits
+        ]
+        together.write(self._db, together.adding(f"waits ({WAIT_COLUMNS}, matches)", replacing=True), rows)
 
     def end_waits(self, slots: Sequence[tuple[int, int]]) -> None:
         """Mark slots as over."""
-        self._db.executemany("UPDATE waits SET over = 1 WHERE run_id = ? AND slot = ?", slots)
+        together.write(self._db, _END, slots)
 
     def take_signals(self, signals: Sequence[tuple[int, int]]) -> None:
         """Consume signals."""
         self._db.executemany("DELETE FROM inbox WHERE run_id = ? AND seq = ? AND key IS NULL", signals)
-        self._db.executemany("UPDATE inbox SET body = NULL WHERE run_id = ? AND seq = ?", signals)
+        together.write(self._db, _TAKE, signals)
 
     def waits(self, ids: Sequence[int], *, over: bool = False) -> list[WaitRow]:
         """Return the waits of runs."""
