@@ -49,6 +49,10 @@ class Hold:
         self.released = asyncio.Event()
 
 
+class HeldAnswer(Hold):
+    """A transaction that is done, and whose answer is held back until it is released."""
+
+
 Fault: TypeAlias = str | Exception | Hold | None
 
 
@@ -74,7 +78,7 @@ class FaultyStore:
     """A store that loses answers, is away, or says no, when its `fault` says so.
 
     `fault(op, args)` is asked before each transaction: `None` lets it pass, `lost` does it and loses the answer, `away`
-    does not do it, an exception is raised inside it, a `Hold` holds it back.
+    does not do it, an exception is raised inside it, a `Hold` holds it back, a `HeldAnswer` its answer.
     """
 
     def __init__(self, store: Store) -> None:
@@ -94,6 +98,11 @@ class FaultyStore:
         if fault is None:
             return await self._store.transact(op, *args, lane=lane, **more)
         self.faults += 1
+        if isinstance(fault, HeldAnswer):
+            value = await self._store.transact(op, *args, lane=lane, **more)
+            fault.reached.set()
+            await fault.released.wait()
+            return value
         if isinstance(fault, Hold):
             fault.reached.set()
             await fault.released.wait()

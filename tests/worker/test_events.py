@@ -10,15 +10,19 @@ from uuid import UUID
 import pytest
 
 from tests.patience import PATIENCE_SECONDS
-from tests.worker.labs import FaultyStore, Hold, commits_of, on, once
+from tests.worker.labs import FaultyStore, HeldAnswer, Hold, commits_of, on, once
 from torpor import App, Context, RunFailed, UsageError, hours
 from torpor.client import Client
 from torpor.engine import events
+from torpor.worker.hearing import hear
 
 if TYPE_CHECKING:
     from tests.stores import Moment
+    from torpor.core.lease import Lease
+    from torpor.engine.leases import News
     from torpor.store.protocol import Store, Tx
     from torpor.testing import Lab, Run
+    from torpor.worker.roles import Executor
 
 app = App()
 ORDER = UUID(int=7)
@@ -45,6 +49,12 @@ async def hears(ctx: Context, where: dict[str, Any]) -> Any:
 async def hears_two(ctx: Context) -> Any:
     """Two waits at once: one for anything, one for order 2."""
     return await asyncio.gather(ctx.event("paid"), ctx.event("paid", where={"order": 2}))
+
+
+@app.flow
+async def hears_equal(ctx: Context) -> Any:
+    """Two equal waits at once."""
+    return await asyncio.gather(ctx.event("paid"), ctx.event("paid"))
 
 
 @app.flow
@@ -287,3 +297,27 @@ def test_people_see_what_it_sleeps_for(store: Store, moment: Moment) -> None:
         assert (await Client(lab.store).get(run.name)).reason == "event paid order=1"
 
     on(store, moment, app, check)
+
+
+def test_news_before_the_answer_of_the_registration(
+    store: Store, moment: Moment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What satisfies both waits is heard before the worker knows that they are registered: each takes one (G7)."""
+    faulty, answer = FaultyStore(store), HeldAnswer()
+    faulty.fault = once(commits_of("wait paid#1", "wait paid#2"), answer)
+
+    def heard(executor: Executor, news: News, lease: Lease) -> None:
+        hear(executor, news, lease)
+        if executor.consuming is not None:
+            answer.released.set()
+
+    monkeypatch.setattr("torpor.worker.news.hear", heard)
+
+    async def check(lab: Lab) -> None:
+        for order in (1, 2):
+            await Client(lab.store).publish("paid", {"order": order})
+        run = await lab.start(hears_equal)
+        assert await lab.result(run) == [{"order": 1}, {"order": 2}]
+        assert faulty.faults == 1
+
+    on(faulty, moment, app, check)
