@@ -187,3 +187,11 @@ def trouble(executor: Executor, kind: str, title: str, more: dict[str, Any], ask
             proposal.waits = [*proposal.waits, question]
 
     return last
+
+
+def settle_late(executor: Executor) -> None:
+    """What an effect gave back and could not be recorded any more answers the question it left (G18)."""
+    for entry in executor.commits.unrecorded():
+        call = executor.progress.effects.going.get(entry.key or "")
+        if call is not None and entry.kind is Kind.OUTCOME:
+            executor.worker.outside.settle_late(executor, call, executor.bodies.decode(entry.body), None)

@@ -299,16 +299,9 @@ class Executor:
         """The lease is gone with the commit that gave it up."""
         self._stop()
         self.worker.left(self, reply.state, proposal)
-        if not self.progress.busy and self.commits.silent:
-            self._fall_apart()
-
-    def _fall_apart(self) -> None:
-        """Break the circles among the parts, so that they are freed at once: what is left to the collector stops everybody.
-
-        A fifth of the time went there when many runs came and went. Only if nothing is under way that may still come back.
-        """
-        self.progress.fall_apart()
-        del self.progress, self.commits, self._linger
+        if not self.progress.busy and self.commits.silent:  # nothing is under way that may still come back
+            self.progress.fall_apart()
+            del self.progress, self.commits, self._linger  # see there
 
     def drain(self) -> None:
         """Let effects in flight end, cancel steps, and give the lease back so that others go on at once."""
@@ -393,16 +386,9 @@ class Executor:
         """Stop: this executor no longer owns the run. Nothing is written; nothing is started any more (G1, G2)."""
         if not self.ended:
             self.worker.log.warning("lease lost", run=self.name, why=why, epoch=self.lease.epoch, head=self.head)
-            self._settle_late()
+            endings.settle_late(self)
             self._stop()
             self.worker.dropped(self, LeaseLost(f"{self.name}: {why}"))
-
-    def _settle_late(self) -> None:
-        """What an effect gave back and could not be recorded any more answers the question it left (G18)."""
-        for entry in self.commits.unrecorded():
-            call = self.progress.effects.going.get(entry.key or "")
-            if call is not None and entry.kind is Kind.OUTCOME:
-                self.worker.outside.settle_late(self, call, self.bodies.decode(entry.body), None)
 
     def _stop(self) -> None:
         self.ended = True

@@ -54,7 +54,11 @@ class Progress:
         self.attempts: dict[str, int] = {}
 
     def fall_apart(self) -> None:
-        """Let go of the parts, which refer to this: it is over, and nothing comes back."""
+        """Let go of the parts, which refer to this and its executor: it is over, and nothing comes back.
+
+        Without circles they are freed at once. Left to the collector, which stops every thread, they were a fifth of the time
+        when many runs came and went.
+        """
         del self.effects, self.questions, self.children, self.spending, self.arrivals
 
     # what the executor asks

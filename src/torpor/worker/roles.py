@@ -155,6 +155,9 @@ class Commits(Protocol):
     def withdraw(self, slot: int) -> None:
         """Take a person's wait back."""
 
+    def unrecorded(self) -> list[Entry]:
+        """Return the entries that nobody acknowledged, and a few that were just before."""
+
     @property
     def in_flight(self) -> bool:
         """Whether a commit is under way."""
