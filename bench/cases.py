@@ -84,7 +84,7 @@ PEERS = (
 
 def beside_peers() -> list[Case]:
     """Return what `make bench` measures, in order."""
-    found = [Case("import")]
+    found = [Case("import", repeated=False)]
     for store in STORES:
         found += [Case("idle", store, repeated=False)]
         found += [Case("floor", store), Case("w1", store), Case("w4", store), Case("w2", store, 1000)]

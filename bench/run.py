@@ -13,10 +13,12 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,6 +34,8 @@ from torpor.bench.conditions import fdatasync_p50_ms, load1, machine
 
 HERE = Path(__file__).resolve().parent
 PATIENCE_SECONDS = 900
+PATIENCE_WITH_PEERS_SECONDS = 240
+"""The slowest takes a minute on a quiet machine; an unattended run is to come to its end."""
 _ONE = """import json, sys
 from torpor.bench.rows import Wanted
 from torpor.bench.run import command
@@ -95,26 +99,34 @@ def run_peer(peer: Peer, case: Case, ground: Ground) -> Row:
         options["store"] = case.store
     words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
     command = [python, str(HERE / "peers" / f"with_{peer.name}.py"), case.workload, *words]
-    return _row(command, servers_of(peer.name))
+    return _row(command, servers_of(peer.name), PATIENCE_WITH_PEERS_SECONDS)
 
 
-def _row(command: list[str], more: dict[str, str] | None = None) -> Row:
-    """Run a command that prints rows, and return the last; a failure is a row with `error`."""
+def _row(command: list[str], more: dict[str, str] | None = None, patience_seconds: float = PATIENCE_SECONDS) -> Row:
+    """Run a command that prints rows, and return the last; a failure is a row with `error`.
+
+    Whatever it started is ended with it: a peer's server too.
+    """
+    process = subprocess.Popen(  # noqa: S603 - commands of this folder
+        command,
+        cwd=HERE.parent,
+        env=os.environ | (more or {}),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
     try:
-        done = subprocess.run(  # noqa: S603 - commands of this folder
-            command,
-            cwd=HERE.parent,
-            env=os.environ | (more or {}),
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=PATIENCE_SECONDS,
-        )
+        said, wrote = process.communicate(timeout=patience_seconds)
     except subprocess.TimeoutExpired:
-        return {"error": f"nothing within {PATIENCE_SECONDS} s"}
-    lines = [line for line in done.stdout.splitlines() if line.startswith("{") and '"w":' in line]
+        return {"error": f"nothing within {patience_seconds:g} s"}
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    lines = [line for line in said.splitlines() if line.startswith("{") and '"w":' in line]
     if not lines:
-        return {"error": (done.stderr.strip().splitlines() or [f"exit {done.returncode}"])[-1]}
+        return {"error": (wrote.strip().splitlines() or [f"exit {process.returncode}"])[-1]}
     row: Row = json.loads(lines[-1])
     return row
 

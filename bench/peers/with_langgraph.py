@@ -113,6 +113,8 @@ class Savers:
         """Return a graph on a saver of its own; `new` makes the tables."""
         kind = AsyncPostgresSaver if "://" in self._place else AsyncSqliteSaver
         saver = await self._stack.enter_async_context(kind.from_conn_string(self._place))
+        if "://" not in self._place:
+            await saver.conn.execute("PRAGMA busy_timeout = 60000")  # sixteen savers share one file
         if new:
             await saver.setup()
         return graph.compile(checkpointer=saver)
