@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from tests.conformance.world import LEASE, TOKEN, add, away, populate
 from tests.stores import START_AT
+from torpor.core.family import pack_members
 from torpor.core.journal import Entry, Kind
 from torpor.core.run import Flag, State
 from torpor.core.wait import WaitKind
@@ -78,6 +79,7 @@ def test_a_claim_brings_open_waits_and_unread_signals(store: Store) -> None:
         _wait(run, 0, 1, WaitKind.MESSAGE, "go"),
         _wait(run, 1, 2, WaitKind.APPROVAL),
         _wait(run, 2, 1, WaitKind.TIMER),
+        _wait(run, 3, 3, WaitKind.CHILDREN)._replace(need=2, members=pack_members([5, 7])),
     ]
     store.transact_now(lambda tx: tx.put_waits(waits))
     store.transact_now(lambda tx: tx.end_waits([(run, 2)]))
@@ -86,7 +88,7 @@ def test_a_claim_brings_open_waits_and_unread_signals(store: Store) -> None:
     world.signal(NewSignal(run, "go", b"1"), NewSignal(run, "no", b"2", "k"), NewSignal(run, "go", b"3"))
     store.transact_now(lambda tx: tx.take_signals([(run, 2)]))
     claimed = world.claim()[0]
-    assert claimed.waits == [waits[0], waits[1]._replace(answered_at=START_AT, answer=b"yes")]
+    assert claimed.waits == [waits[0], waits[1]._replace(answered_at=START_AT, answer=b"yes"), waits[3]]
     assert [(s.seq, s.name, s.body) for s in claimed.unread] == [(1, "go", b"1"), (3, "go", b"3")]
     assert claimed.run.inbox == 3
 

@@ -12,7 +12,7 @@ from torpor.core.journal import Entry, Kind
 from torpor.core.lease import Fence, LostAnswer, Proof
 from torpor.core.run import Flag, State
 from torpor.core.wait import WaitKind
-from torpor.engine import leases, runs, waits
+from torpor.engine import effects, leases, runs, waits
 from torpor.engine.commit import find_out
 from torpor.errors import Conflict, NotFound, UsageError
 from torpor.store import values
@@ -91,6 +91,17 @@ def test_a_cancelled_run_is_not_put_to_sleep(store: Store) -> None:
     lease = one.claim()[0].lease
     one.do(runs.cancel, run)
     assert one.commit(proposal(lease, after=State.WAITING))[0].state is State.READY
+
+
+def test_only_an_intent_is_settled_late(store: Store) -> None:
+    """Trouble of the whole run belongs to no call: nothing but a person's decision ends it (G18)."""
+    one = hand(store)
+    (run,) = one.start()
+    lease = one.claim()[0].lease
+    wait = NewWait(0, 2, WaitKind.ATTENTION, None, "it kills workers")
+    one.commit(proposal(lease, NOTE, Entry(Kind.WAIT, None, b"{}"), waits=[wait], after=State.WAITING))
+    assert not one.do(effects.settle_late, run, 1, values.encode({"happened": 1}))
+    assert one.run(run).state is State.WAITING
 
 
 def test_a_second_cancel_says_that_the_run_sleeps(store: Store) -> None:

@@ -127,9 +127,11 @@ def settle_late(tx: Tx, run_id: int, seq: int, answer: bytes) -> bool:
     open_waits = [w for w in tx.waits([run_id]) if w.kind is WaitKind.ATTENTION and w.answered_at is None]
     places = tx.entries([(run_id, w.seq) for w in open_waits])
     intent = tx.entries([(run_id, seq)]).get((run_id, seq))
+    if intent is None or intent.kind is not Kind.INTENT:
+        return False  # trouble of the whole run has no key either, and nobody settles it but a person
     for wait in open_waits:
         entry = places.get((run_id, wait.seq))
-        mine = entry is not None and intent is not None and entry.key == intent.key and entry.seq > seq
+        mine = entry is not None and entry.key == intent.key and entry.seq > seq
         if mine and tx.answer_wait(run_id, wait.slot, wait.seq, answer):
             waiting = run.state is State.WAITING
             tx.change_runs(

@@ -61,6 +61,7 @@ def look_back(world: World, draws: Draws, target: tuple[int, int]) -> bool:
     lease = world.view(target).lease
     sent = [(p, yes) for p, yes in world.sent.get(lease.run_id, []) if p.token == lease.token]
     p, accepted = draws.one([*sent[-3:], (world.propose(world.view(target), NOTHING), False)])
+    accepted = accepted or any(yes and _equal(p, other) for other, yes in sent)
     verdict, _ = world.only(find_out, p)
     run = world.model.runs.get(p.run_id)
     mine = world.model.mine(p.run_id, p.token, p.epoch)
@@ -71,6 +72,11 @@ def look_back(world: World, draws: Draws, target: tuple[int, int]) -> bool:
     if (verdict is LostAnswer.SEND_AGAIN) != (mine is not None and mine["head"] == p.head):
         raise Differs(f"it may be sent again while nobody went on: {verdict}, {mine}")
     return verdict is LostAnswer.HAPPENED
+
+
+def _equal(p: Proposal, other: Proposal) -> bool:
+    """Whether a copy proposed the same: only its life lock tells it that it is not the one that was heard."""
+    return (p.epoch, p.head, list(p.entries)) == (other.epoch, other.head, list(other.entries))
 
 
 def _inside(

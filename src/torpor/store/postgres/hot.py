@@ -68,8 +68,9 @@ SELECT 0 AS tag, id, ARRAY[created_at, due_at, parent, tenant, program, epoch, h
 UNION ALL SELECT 1, id, ARRAY[seq, at, turn]::bigint[], NULL, NULL, body FROM held
 UNION ALL SELECT 2, h.id, ARRAY[j.seq, j.at, j.epoch, j.kind]::bigint[], j.key, NULL, j.body FROM held h,
     LATERAL (SELECT * FROM journal j WHERE j.run_id = h.id AND j.seq > h.seq AND h.head > h.seq ORDER BY j.seq OFFSET 0) j
-UNION ALL SELECT 3, h.id, ARRAY[w.slot, w.seq, w.kind, w.due_at, w.answered_at]::bigint[], w.title, NULL, w.answer
-    FROM held h, LATERAL (SELECT * FROM waits w WHERE w.run_id = h.id AND w.over = 0 AND h.epoch > 1
+UNION ALL SELECT 3, h.id, ARRAY[w.slot, w.seq, w.kind, w.due_at, w.answered_at, w.need]::bigint[], w.title,
+    encode(w.members, 'hex'), w.answer FROM held h,
+    LATERAL (SELECT * FROM waits w WHERE w.run_id = h.id AND w.over = 0 AND h.epoch > 1
     ORDER BY w.seq, w.slot OFFSET 0) w
 UNION ALL SELECT 4, h.id, ARRAY[i.seq, i.at]::bigint[], i.name, i.sender, i.body FROM held h,
     LATERAL (SELECT * FROM inbox i WHERE i.run_id = h.id AND i.body IS NOT NULL AND h.in_view > 0
@@ -162,8 +163,11 @@ def claimed(rows: Iterable[Sequence[Any]], wanted: Claim) -> tuple[list[Claimed]
         elif tag == 2:  # noqa: PLR2004 - the numbers of the statement's parts
             found[run_id].entries.append(entry_row((*numbers, word, body)))
         elif tag == 3:  # noqa: PLR2004
-            slot, seq, kind, due_at, answered_at = numbers
-            found[run_id].waits.append(WaitRow(run_id, slot, seq, WaitKind(kind), due_at, answered_at, word, body))
+            slot, seq, kind, due_at, answered_at, need = numbers
+            wait = WaitRow(run_id, slot, seq, WaitKind(kind), due_at, answered_at, word, body, need=need)
+            if other is not None:
+                wait = wait._replace(members=bytes.fromhex(other))
+            found[run_id].waits.append(wait)
         else:
             found[run_id].unread.append(Signal._make((*numbers, word, body, other)))
     in_order = sorted(found.values(), key=lambda c: (c.run.priority, c.run.due_at or 0, c.run.id))
