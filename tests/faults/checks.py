@@ -170,11 +170,11 @@ def g8_timers_are_not_early(history: History) -> list[str]:
 
 def g12_a_cancel_holds(history: History) -> list[str]:
     """No intent was accepted after a cancel had been acknowledged."""
-    told = {line["run"]: line["now"] for line in history.of("cancelled")}
+    told = {line["run"]: line["head"] for line in history.of("cancelled")}
     return [
         f"{line['run']}: the intent of {line['place']} came after the cancel"
         for line in history.of("intent")
-        if line["run"] in told and line["stored_at"] > told[line["run"]]
+        if line["run"] in told and line["seq"] > told[line["run"]]
     ]
 
 

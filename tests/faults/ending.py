@@ -56,7 +56,7 @@ def _read(tx: Tx, key: str, name: str) -> list[dict[str, Any]]:
     for entry in entries:
         if entry.kind is Kind.INTENT and entry.body is not None:
             intent: Any = values.decode(entry.body)
-            found.append({"what": "intent", "run": name, "place": intent["args"][0], "stored_at": entry.at})
+            found.append({"what": "intent", "run": name, "place": intent["args"][0], "seq": entry.seq})
     found += [{"what": "timer", "run": name, "stored_at": entry.at} for entry in _timers(entries)]
     return found
 

@@ -6,7 +6,7 @@ nobody steps this one). Who knew it first writes it, before anybody acts on it:
     planned    key, acts, messages        what a run is going to do, before it is started
     started    key, run                   the store acknowledged the start
     sent       run, sender, n             the store acknowledged a message
-    cancelled  run, now                   the store acknowledged a cancel; its own clock after that
+    cancelled  run, head                  the store acknowledged a cancel; the run's last entry, read after that
     call       kind, place, key, run      the service outside counted an act, before it answered
     settled    run, place, how            a person said what became of an unknown effect
     answered   run, place                 a person answered a question
@@ -16,7 +16,7 @@ nobody steps this one). Who knew it first writes it, before anybody acts on it:
     noticed    line                       a line of a worker's log that no fault excuses
     ended      key, run, state, result    how a run stood in the store at the very end; a child has no key
     journal    run, gaps, epochs_fall     its journal, read as a whole
-    intent     run, place, stored_at      one of its intents
+    intent     run, place, seq            one of its intents
     timer      run, stored_at             when one of its timers was consumed, by the store's clock
     booked     place, times               rows in the author's own table
     money      spent, reserved            of the budget of all runs, in millionths of a dollar

@@ -85,8 +85,8 @@ class Load:
 
     async def _cancel(self, run: str) -> None:
         await self._until_done(lambda: self.client.cancel(run, reason="as planned"))
-        now = await self._until_done(lambda: self.client.store.transact(lambda tx: tx.now()))
-        self._history.add("cancelled", run=run, now=now)
+        head = await self._until_done(lambda: self.client.store.transact(_head, run))
+        self._history.add("cancelled", run=run, head=head)
 
     async def _until_done(self, call: Callable[[], Coroutine[Any, Any, T]]) -> T:
         while True:
@@ -174,6 +174,10 @@ class Load:
         for group in groups:
             group.cancel()
         await asyncio.gather(*groups, return_exceptions=True)
+
+
+def _head(tx: Tx, run: str) -> int:
+    return max((entry.seq for entry in tx.journal_tail(find_run(tx, run)[0].id, limit=1)), default=0)
 
 
 def _ended(tx: Tx, names: list[str]) -> list[str]:
