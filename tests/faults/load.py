@@ -128,8 +128,10 @@ class Load:
         for item in inbox.items:
             try:
                 await self._answer(item)
-            except (StoreError, Conflict, NotFound):
-                continue  # the next look shows whether it is still open
+            except StoreError:
+                return  # somebody keeps the store from everybody, and may be about to be thawed here
+            except (Conflict, NotFound):
+                continue  # it was decided, or the run went on
 
     async def _answer(self, item: InboxItem) -> None:
         if item.asks == "answer":
