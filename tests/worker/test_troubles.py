@@ -9,6 +9,8 @@ import pytest
 from tests.worker.counter import COUNTER
 from tests.worker.labs import on
 from torpor import CANNOT_TELL, NOT_DONE, App, Context, EffectContext, NotDone, RunFailed, StepFailed, done
+from torpor.core.run import POISON_TAKEOVERS
+from torpor.store.rows import RunChange
 from torpor.testing import Place
 
 if TYPE_CHECKING:
@@ -72,6 +74,31 @@ def test_a_person_settles_an_unknown_effect(
         await lab.answer(wait, **answer)
         assert await lab.result(run) == result
         assert COUNTER.count == count
+
+    on(store, moment, app, check)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_an_answer_outlives_another_trouble(store: Store, moment: Moment, when: str) -> None:
+    """Workers die while it is not consumed, and a person is asked about that as well: neither question ends the other."""
+
+    async def check(lab: Lab) -> None:
+        run = await interrupted(lab)
+        (effect,) = [wait for wait in await lab.waits(run) if wait.for_person]
+        stalled = RunChange(run.number, stalls=POISON_TAKEOVERS)
+        await lab.store.transact(lambda tx: tx.change_runs([stalled]))
+        if when == "before":
+            await lab.answer(effect, happened=70)
+        else:
+            await lab.signal(run, "stray", "which wakes it")
+        await lab.settle()
+        poison = next(wait for wait in await lab.waits(run) if wait.show["trouble"] == "poison")
+        await lab.answer(poison, again=True)
+        await lab.settle()
+        if when == "after":
+            await lab.answer(effect, happened=70)
+        assert await lab.result(run) == 70
+        assert COUNTER.count == 1
 
     on(store, moment, app, check)
 

@@ -66,7 +66,11 @@ class Effects:
             return
         intent = record.intents[-1]
         if record.wait is not None and record.wait.seq > intent.seq:
-            progress.waiting[request.key] = progress.questions.asked_before(request, record.wait.seq)
+            asked = progress.questions.asked_before(request, record.wait.seq)
+            if asked.slot < 0:  # nobody can answer what is not there: it is asked afresh (G13)
+                self.unknown(request, "what a person was asked about it was lost")
+            else:
+                progress.waiting[request.key] = asked
             return
         call = Call(request, len(record.intents), Stage.GATE, intent.seq)
         verdict = on_resume(safety, intent=True, outcome=False, holder_gone=True)

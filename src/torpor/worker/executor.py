@@ -326,7 +326,8 @@ class Executor:
     def _trouble(self, kind: Trouble, title: str, more: dict[str, Any]) -> None:
         """Put the run away for a person, saying what is wrong (G13)."""
         same = self._asked if self._asked is not None and self._asked.title == title[:TITLE_LETTERS] else None
-        self.commits.end_with(endings.trouble(self, kind.name.lower(), title, more, same))
+        stale = self._asked if same is None else None
+        self.commits.end_with(endings.trouble(self, kind.name.lower(), title, more, same, stale))
 
     def unreadable(self, error: StoreError) -> None:
         """Put the run away because something large cannot be read: for a person, or until it may be reached (G13)."""
