@@ -1,11 +1,12 @@
 """Two hosts: network namespaces whose link to the server is cut and healed, while the world outside stays in reach.
 
     this namespace                  host h0                        host h1
-    10.77.0.1  the server  <-----> 10.77.0.2
-    10.78.0.1  outside     <-----> 10.78.0.2
-    10.77.1.1  the server  <-------------------------------------> 10.77.1.2
-    10.78.1.1  outside     <-------------------------------------> 10.78.1.2
+    10.N.0.1    the server <-----> 10.N.0.2
+    10.N.128.1  outside    <-----> 10.N.128.2
+    10.N.1.1    the server <-------------------------------------> 10.N.1.2
+    10.N.129.1  outside    <-------------------------------------> 10.N.129.2
 
+N follows from the process, so that two trials on one machine hardly meet.
 Each host has a folder of its own for temporary files, so that no lock on a file of one proves anything to the other: a
 worker takes them for two machines, which is what they are to the network.
 """
@@ -47,10 +48,14 @@ class Network:
         for number in range(HOSTS):
             self._make(number)
             prefix = ("ip", "netns", "exec", self._space(number))
-            self.hosts.append(Host(folder / f"host{number}", prefix, f"10.77.{number}.1", f"10.78.{number}.1"))
+            server, outside = (self._address(number, what, 1) for what in "so")
+            self.hosts.append(Host(folder / f"host{number}", prefix, server, outside))
 
     def _space(self, number: int) -> str:
         return f"{self._name}h{number}"
+
+    def _address(self, number: int, what: str, end: int) -> str:
+        return f"10.{100 + os.getpid() % 100}.{number + (128 if what == 'o' else 0)}.{end}"
 
     def _link(self, what: str, number: int, end: str) -> str:
         return f"{self._name}{what}{number}{end}"
@@ -59,11 +64,11 @@ class Network:
         space = self._space(number)
         _ip("netns", "add", space)
         _ip("-n", space, "link", "set", "lo", "up")
-        for what, net in (("s", 77), ("o", 78)):
+        for what in "so":
             here, there = self._link(what, number, "a"), self._link(what, number, "b")
             _ip("link", "add", here, "type", "veth", "peer", "name", there, "netns", space)
-            _ip("addr", "add", f"10.{net}.{number}.1/24", "dev", here)
-            _ip("-n", space, "addr", "add", f"10.{net}.{number}.2/24", "dev", there)
+            _ip("addr", "add", f"{self._address(number, what, 1)}/24", "dev", here)
+            _ip("-n", space, "addr", "add", f"{self._address(number, what, 2)}/24", "dev", there)
             _ip("link", "set", here, "up")
             _ip("-n", space, "link", "set", there, "up")
 

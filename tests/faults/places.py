@@ -147,7 +147,7 @@ class ServerPlace:
             sockets = {"port": str(self._port), "unix_socket_directories": str(folder)}
             conf.writelines(f"{name} = '{value}'\n" for name, value in {**_SETTINGS, **sockets}.items())
         with (self._place / "pg_hba.conf").open("a") as rules:
-            rules.write("host all all 10.77.0.0/16 trust\n")
+            rules.write("host all all 10.0.0.0/8 trust\n")
         self._lock = threading.Lock()
         self._server: subprocess.Popen[bytes] | None = None
         self.mend()
