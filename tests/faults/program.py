@@ -85,7 +85,7 @@ async def verify(ctx: EffectContext, place: str) -> str:
     return f"verify {place}"
 
 
-@app.effect(safety="transactional")
+@app.effect(safety="transactional", retries=PATIENT)  # stopped inside, it is over its two seconds: rolled back, again
 def book(connection: Any, place: str) -> str:
     """Write into the author's own table, inside the commit."""
     connection.execute(BOOK.replace("{place}", place))
