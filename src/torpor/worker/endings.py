@@ -171,20 +171,19 @@ def note_waits(executor: Executor, proposal: Proposal, head: int) -> None:
         executor.rows[w.slot] = WaitRow(executor.run.id, w.slot, seq, w.kind, w.due_at, None, w.title, None)
 
 
-def trouble(
-    executor: Executor, kind: str, title: str, more: dict[str, Any], asked: WaitRow | None, stale: WaitRow | None
-) -> Last:
-    """Put the run away for a person. `asked` is the same question, still open from before: it is not asked twice.
+def trouble(executor: Executor, kind: str, title: str, more: dict[str, Any], asked: WaitRow | None) -> Last:
+    """Put the run away for a person. `asked` is the question about the run as a whole that is still open from before.
 
-    `stale` is another question about the run as a whole, which this one replaces. What calls asked stays, answered or not.
+    The same question is not asked twice, another one is replaced. What calls asked stays, answered or not (G10).
     """
+    same = asked is not None and asked.title == title[:TITLE_LETTERS]
     entry = Entry(Kind.WAIT, None, executor.bodies.encode({"trouble": kind, "title": title, **more}, "trouble"))
 
     def last(proposal: Proposal) -> None:
         proposal.entries = [*proposal.entries, entry]
         proposal.after, proposal.needs_person = State.WAITING, True
-        proposal.over = [*proposal.over, *([] if stale is None else [stale.slot])]
-        if asked is None:
+        if not same:
+            proposal.over = [*proposal.over, *([] if asked is None else [asked.slot])]
             used = (set(executor.rows) - set(proposal.over)) | {wait.slot for wait in proposal.waits}
             slot = next(n for n in range(len(used) + 1) if n not in used)
             question = NewWait(slot, len(proposal.entries), WaitKind.ATTENTION, None, title[:TITLE_LETTERS])

@@ -34,7 +34,6 @@ from torpor.worker import beginning, consuming, endings, interrupting, undoing
 from torpor.worker.bodies import Bodies
 from torpor.worker.calls import described
 from torpor.worker.commits import Commits
-from torpor.worker.draft import TITLE_LETTERS
 from torpor.worker.linger import LINGER_SECONDS, Linger
 from torpor.worker.progress import Progress
 from torpor.worker.turn import Turn
@@ -325,9 +324,7 @@ class Executor:
 
     def _trouble(self, kind: Trouble, title: str, more: dict[str, Any]) -> None:
         """Put the run away for a person, saying what is wrong (G13)."""
-        same = self._asked if self._asked is not None and self._asked.title == title[:TITLE_LETTERS] else None
-        stale = self._asked if same is None else None
-        self.commits.end_with(endings.trouble(self, kind.name.lower(), title, more, same, stale))
+        self.commits.end_with(endings.trouble(self, kind.name.lower(), title, more, self._asked))
 
     def unreadable(self, error: StoreError) -> None:
         """Put the run away because something large cannot be read: for a person, or until it may be reached (G13)."""
