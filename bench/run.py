@@ -218,6 +218,7 @@ def read(arguments: list[str] | None = None) -> argparse.Namespace:
 def main() -> None:
     """Measure and print."""
     given = read()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))  # so that the server is stopped too
     kind = "quick" if given.quick else "growth" if given.growth else "peers"
     cases = {"quick": quick, "growth": growth, "peers": beside_peers}[kind]()
     cases = [case for case in cases if not given.only or case.workload in given.only]
