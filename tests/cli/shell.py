@@ -142,6 +142,17 @@ class Shell:
         assert (end.value.code, err.getvalue()) == (0, ""), (words, err.getvalue())
         return json.loads(out.getvalue())
 
+    def said(self, *words: str, **more: str) -> str:
+        """Run a command that must succeed in this process; return what people read. `more` is added to the environment."""
+        out = io.StringIO()
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in more.items():
+                patch.setenv(name, value)
+            with chdir(self.folder), redirect_stdout(out), pytest.raises(SystemExit) as end:
+                main([*words])
+        assert end.value.code == 0, words
+        return out.getvalue()
+
     @contextmanager
     def going(self, *words: str) -> Iterator[subprocess.Popen[str]]:
         """Start `torpor WORDS` without a terminal, and kill it at the end if it is still there."""

@@ -51,7 +51,7 @@ def test_a_budget_is_raised(shell: Shell, short: tuple[str, str]) -> None:
     assert f"torpor answer {wait} --raise 2.00" in said
     assert shell.run("ps").out.count("needs you: budget wants $2.00 more") == 1
     done = shell.run("answer", wait, "--raise", "2", "--by", "ada")
-    assert done.out == f"{wait} settled: the limit is raised by $2.00, by ada\n"
+    assert done.out == f"{wait} settled: the limit is raised by $2.00, by ada\nnext: torpor show {run}\n"
     second = shell.run("answer", wait, "--once")
     assert second.code == 4
     assert second.err.startswith(f"error: ada raised the limit by $2.00 for {wait}") or "ada raised" in second.err

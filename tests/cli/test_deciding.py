@@ -72,8 +72,8 @@ def test_the_wrong_verb(shell: Shell, runs: dict[str, str]) -> None:
 def test_a_signal_that_nobody_waits_for(shell: Shell, runs: dict[str, str]) -> None:
     """It is kept, and what the run does wait for is said."""
     run = runs["hears go"]
-    assert shell.run("signal", run, "goo").out == f"goo is kept for {run}; it waits for: go\n"
-    assert shell.run("signal", run, "go").out == f"go is kept for {run}\n"
+    assert shell.run("signal", run, "goo").out == f"goo is kept for {run}; it waits for: go\nnext: torpor show {run}\n"
+    assert shell.run("signal", run, "go").out == f"go is kept for {run}\nnext: torpor show {run}\n"
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_approve_without_a_terminal(shell: Shell, runs: dict[str, str]) -> None:
     assert wrong.code == 4
     assert "changed since you looked" in wrong.err
     done = shell.run("approve", wait, "--digest", digest, "--by", "ada", "--note", "fine")
-    assert (done.code, done.out) == (0, f"{wait} approved, by ada\n")
+    assert (done.code, done.out) == (0, f"{wait} approved, by ada\nnext: torpor show {runs['sends a1']}\n")
     second = shell.run("deny", wait, "too late", "--by", "ben")
     assert second.code == 4
     assert second.err.startswith(f"error: ada approved {wait} ")
@@ -164,9 +164,8 @@ def test_settling(shell: Shell, runs: dict[str, str]) -> None:
         assert done.err.splitlines()[1] == f"hint: torpor inbox {wait}"
     assert shell.run("answer", wait, "--happened", "re_1").code == 2
     assert shell.run("approve", wait, "--yes").code == 2
-    assert (
-        shell.run("answer", wait, "--happened", '"re_1"', "--by", "ada").out == f"{wait} settled: it happened, by ada\n"
-    )
+    settled = shell.run("answer", wait, "--happened", '"re_1"', "--by", "ada").out
+    assert settled == f"{wait} settled: it happened, by ada\nnext: torpor show {runs['sends torn']}\n"
     assert shell.run("worker", "shop.py", "--until-idle").code == 0
     assert shell.ok("show", runs["sends torn"])["effects"][0]["outcome"] == "done"
     assert shell.ok("inbox")["items"][-1]["what"] == "Send re_1?"
@@ -228,7 +227,7 @@ def test_interrupting(shell: Shell, runs: dict[str, str]) -> None:
     run = shell.ok("start", "hears")["run"]
     assert runs
     words = ("signal", run, "--interrupt", "--reason", "wait", "--key", "k")
-    assert shell.run(*words).out == f"{run} is interrupted; what it was doing ends\n"
+    assert shell.run(*words).out == f"{run} is interrupted; what it was doing ends\nnext: torpor show {run}\n"
     assert shell.ok(*words) == {"run": run, "interrupted": False}
     for wrong in (("signal", run), ("signal", run, "go", "--reason", "x"), ("signal", run, "go", "--interrupt")):
         assert shell.run(*wrong).code == 2, wrong

@@ -38,9 +38,10 @@ def answer(  # noqa: PLR0913, PLR0917 - what can be said to each kind of wait
     once: Annotated[bool, typer.Option("--once", help="Allow this once what a budget is short of.")] = False,
     by: By = None,
 ) -> None:
-    """Answer a question or a callback; settle an unknown effect, a run in trouble, or a budget that is short.
+    """Answer a question or callback; settle an effect or a budget.
 
-    Say of an effect whether it happened, or of a run whether to try it again. The first answer wins.
+    An effect is settled if nobody knows whether it happened, a budget if it is short, a run if it is in trouble: say whether
+    it happened, or whether to try it again. The first answer wins.
     """
     who = decider(by)
     settles = happened is not None or again or fail is not None or more is not None or once
@@ -60,17 +61,18 @@ def answer(  # noqa: PLR0913, PLR0917 - what can be said to each kind of wait
         )
     item = decidable(wait, store, "settle", "trouble", "budget")
     if item.asks == "budget" or more is not None or once:
-        decided(*_budget(item, store, who, more, fail, once=once), who, as_json=as_json)
+        done, what = _budget(item, store, who, more, fail, once=once)
+        decided(done, item.run, what, who, as_json=as_json)
     elif happened is not None:
         result = value_of(happened, "--happened")
         done = asked(store, lambda client: client.answer(wait, happened=result, by=who))
-        decided(done, "settled: it happened", who, as_json=as_json)
+        decided(done, item.run, "settled: it happened", who, as_json=as_json)
     elif again:
         done = asked(store, lambda client: client.answer(wait, again=True, by=who))
-        decided(done, "settled: again", who, as_json=as_json)
+        decided(done, item.run, "settled: again", who, as_json=as_json)
     else:
         done = asked(store, lambda client: client.answer(wait, fail=fail, by=who))
-        decided(done, "settled: it failed", who, as_json=as_json)
+        decided(done, item.run, "settled: it failed", who, as_json=as_json)
 
 
 def _budget(
@@ -95,20 +97,27 @@ def _answer(wait: str, text: str, who: str, store: str | None, *, as_json: bool)
     """Answer a question with what a text means to it."""
     from torpor.engine.answers import answer_of
 
-    item = decidable(wait, store, "answer")
+    item = decidable(wait, store, "answer", "callback")
+    if item.asks == "callback":
+        _deliver(item.wait, text, who, store, as_json=as_json)
+        return
     given = text_of(text)
     meant = answer_of(item.content, given)
     done = asked(store, lambda client: client.answer(wait, value=meant, by=who))
-    decided(done, "answered", who, as_json=as_json)
+    decided(done, item.run, "answered", who, as_json=as_json)
 
 
-def _deliver(token: str, value: str | None, who: str, store: str | None, *, as_json: bool) -> None:
-    """Answer a callback."""
+def _deliver(place: str, value: str | None, who: str, store: str | None, *, as_json: bool) -> None:
+    """Answer a callback, by its token or by its wait's id."""
     given = value_of(value, "the value")
-    done = asked(store, lambda client: client.deliver(token, given, sender=who))
+    if looks_like_token(place):
+        done = asked(store, lambda client: client.deliver(place, given, sender=who))
+    else:
+        done = asked(store, lambda client: client.deliver_to(place, given, sender=who))
     said = (
         f"{done.run_id} has its answer"
         if done.new
         else f"{done.run_id} was answered before: this one is already handled"
     )
-    answered({"run": done.run_id, "new": done.new}, lambda _: [said], as_json=as_json)
+    lines = [said, f"next: torpor show {done.run_id}"]
+    answered({"run": done.run_id, "new": done.new}, lambda _: lines, as_json=as_json)

@@ -148,9 +148,10 @@ def signal(  # noqa: PLR0913, PLR0917 - what can be said about a signal
         typer.Option("--event", metavar="NAME", help="Publish to every run that waits for it: --event NAME VALUE"),
     ] = None,
 ) -> None:
-    """Send a signal to a run, interrupt it, or publish an event to all that wait for it.
+    """Send a signal to a run, interrupt it, or publish an event.
 
-    A signal is kept if it comes early; an event is kept for a day, for runs that wait for it later.
+    A signal goes to one run, an event to all that wait for it. A signal is kept if it comes early; an event is kept for
+    a day, for runs that wait for it later.
     """
     if event is not None:
         if name is not None or sender is not None or interrupt or reason:
@@ -180,7 +181,7 @@ def signal(  # noqa: PLR0913, PLR0917 - what can be said about a signal
     other = f"; it waits for: {clean(', '.join(awaited))}" if awaited and name not in awaited else ""
     shown = clean(name)
     said = f"{shown} is kept for {run}{other}" if new else f"{shown} with this key came before: nothing changed"
-    answered({"run": run, "signal": name, "kept": new}, lambda _: [said], as_json=as_json)
+    answered({"run": run, "signal": name, "kept": new}, lambda _: [said, f"next: torpor show {run}"], as_json=as_json)
 
 
 def _interrupt(
@@ -190,7 +191,7 @@ def _interrupt(
         raise UsageError(f"an interrupt has no name, {name!r} was given", hint="--reason TEXT says why")
     new = asked(store, lambda client: client.interrupt(run, reason=reason, by=by, key=key))
     said = f"{run} is interrupted; what it was doing ends" if new else "this key came before: nothing changed"
-    answered({"run": run, "interrupted": new}, lambda _: [said], as_json=as_json)
+    answered({"run": run, "interrupted": new}, lambda _: [said, f"next: torpor show {run}"], as_json=as_json)
 
 
 def _publish(name: str, value: Any, key: str | None, store: str | None, *, as_json: bool) -> None:
@@ -205,7 +206,7 @@ def _publish(name: str, value: Any, key: str | None, store: str | None, *, as_js
     )
     answered(
         {"event": name, "new": done.new, "reached": done.reached, "going": done.going},
-        lambda _: [said],
+        lambda _: [said, "next: torpor ps"],
         as_json=as_json,
     )
 
@@ -222,7 +223,7 @@ def cancel(
     soon = f"cancel of {run} is recorded; it is {state.word} and ends soon{f', with {some}' if descendants else ''}"
     said = f"{run} was {state.word} already" if state.final else soon
     answer = {"run": run, "state": state.word, "already_ended": state.final, "descendants": descendants}
-    answered(answer, lambda _: [said], as_json=as_json)
+    answered(answer, lambda _: [said, f"next: torpor show {run}"], as_json=as_json)
 
 
 def approve(  # noqa: PLR0913, PLR0917 - what can be said about it
@@ -252,7 +253,7 @@ def approve(  # noqa: PLR0913, PLR0917 - what can be said about it
         done = asked(
             store, lambda client: client.approve(wait, by=who, note=note, digest=digest or item.digest, edits=edits)
         )
-        decided(done, "edited and approved", who, as_json=as_json)
+        decided(done, item.run, "edited and approved", who, as_json=as_json)
         return
     if not yes and digest is None:
         if not _terminal():
@@ -262,7 +263,7 @@ def approve(  # noqa: PLR0913, PLR0917 - what can be said about it
         if digest is None:
             raise typer.Exit(1)
     done = asked(store, lambda client: client.approve(wait, by=who, note=note, digest=digest))
-    decided(done, "approved", who, as_json=as_json)
+    decided(done, item.run, "approved", who, as_json=as_json)
 
 
 def decidable(wait: str, store: str | None, *asks: str) -> InboxItem:
@@ -272,7 +273,8 @@ def decidable(wait: str, store: str | None, *asks: str) -> InboxItem:
     item = asked(store, lambda client: client.wait(wait))
     if item.asks not in asks:
         commands = "   or   ".join(command for command, _ in verbs(item))
-        raise UsageError(f"{item.wait} asks to {item.asks} {item.what}", hint=commands)
+        wants = "waits for a callback:" if item.asks == "callback" else f"asks to {item.asks}"
+        raise UsageError(f"{item.wait} {wants} {item.what}", hint=commands)
     return item
 
 
@@ -308,12 +310,12 @@ def deny(
 ) -> None:
     """Deny what a wait asks for."""
     who = decider(by)
-    decidable(wait, store, "approve")
-    decided(asked(store, lambda client: client.deny(wait, by=who, note=reason)), "denied", who, as_json=as_json)
+    item = decidable(wait, store, "approve")
+    done = asked(store, lambda client: client.deny(wait, by=who, note=reason))
+    decided(done, item.run, "denied", who, as_json=as_json)
 
 
-def decided(wait: str, what: str, who: str, *, as_json: bool) -> None:
+def decided(wait: str, run: str, what: str, who: str, *, as_json: bool) -> None:
     """Say what was decided, by whom."""
-    answered(
-        {"wait": wait, "decision": what, "by": who}, lambda _: [f"{wait} {what}, by {clean(who)}"], as_json=as_json
-    )
+    said = [f"{wait} {what}, by {clean(who)}", f"next: torpor show {run}"]
+    answered({"wait": wait, "run": run, "decision": what, "by": who}, lambda _: said, as_json=as_json)

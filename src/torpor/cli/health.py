@@ -22,9 +22,9 @@ def doctor_lines(screen: Screen, found: Diagnosis) -> Iterator[str]:
     width = max(len(line.subject) for line in found.lines)
     for line in found.lines:
         level = screen.paint(f"{line.level:<5}", _LEVELS[line.level])
-        yield f"{level} {line.subject:<{width}}  {clean(line.text)}"
+        yield from screen.wrapped(f"{level} {line.subject:<{width}}  ", clean(line.text), width + 8)
         if line.hint:
-            yield f"      {'':<{width}}  hint: {clean(line.hint)}"
+            yield from screen.wrapped(f"      {'':<{width}}  hint: ", clean(line.hint), width + 14)
     yield f"safe to stop now: {clean(found.safe_to_stop_text)}"
     yield f"{plural(found.warnings, 'warning')}, {plural(found.errors, 'error')}"
 

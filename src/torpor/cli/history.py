@@ -109,9 +109,10 @@ def prune(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
     by: By = None,
 ) -> None:
-    """Remove runs that ended long ago, and what is old of those that go on: entries, checkpoints, parts of streams.
+    """Remove what is old, by age or by what each program says.
 
-    The waker does what a program's retention says by itself; this does it now.
+    Of runs that go on only what nothing needs any more goes. The waker does what a program's retention says by itself;
+    this does it now.
     """
     who, age = decider(by), _age(older_than)
     gone = asked(

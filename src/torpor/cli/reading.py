@@ -66,7 +66,9 @@ def ps(
     if everything or state or program or before:
         wanted = [states[state]] if state is not None else None
         runs = asked(store, lambda client: client.list(states=wanted, program=program, limit=limit, before=before))
-        last = [f"next: torpor ps --all --before {runs[-1].run}"] if len(runs) == limit else []
+        only = f"{f' --state {state}' if state else ''}{f' --program {program}' if program else ''}" or " --all"
+        older = f"torpor ps{only} --before {runs[-1].run}" if len(runs) == limit else ""
+        last = [f"next: {older}"] if older else [f"next: torpor show {runs[0].run}"] if runs else []
         answered(
             {"runs": _documents(list(runs)), "more": len(runs) == limit},
             lambda screen: [*render.runs_table(screen, runs, clock.wall()), *last] if runs else ["No such run."],

@@ -6,10 +6,10 @@ import json
 import shlex
 from typing import TYPE_CHECKING, Any
 
+from torpor.cli.following import steps_of
 from torpor.cli.screen import Column, Screen, clean
 from torpor.cli.spoken import moment, one_day, stamp
 from torpor.cli.strip import share, strip
-from torpor.core.wait import WaitKind
 from torpor.engine.queries.people import why_of
 from torpor.engine.queries.spoken import duration, plural
 from torpor.store.values import MISFIT
@@ -48,19 +48,23 @@ def next_text(line: RunLine, now: int) -> str:
     return moment(line.next_at, now) if line.next_at > now else f"due since {duration(now - line.next_at)}"
 
 
+def _short(text: str) -> str:
+    return text.replace("expires ", "exp. ", 1)
+
+
 _RUN_COLUMNS = [
     Column("RUN", fixed=True),
-    Column("PROGRAM"),
+    Column("PROGRAM", spare=True),
     Column("STATE", least=30),
     Column("SINCE", least=6, right=True),
-    Column("NEXT"),
+    Column("NEXT", least=19),
 ]
 
 
 def runs_table(screen: Screen, lines: Sequence[RunLine], now: int) -> list[str]:
     """Return runs as a table."""
     rows = [
-        [line.run, line.program, state_text(line), duration(now - line.since_at), next_text(line, now)]
+        [line.run, line.program, state_text(line), duration(now - line.since_at), _short(next_text(line, now))]
         for line in lines
     ]
     return screen.table(_RUN_COLUMNS, rows, [word_of(line) for line in lines])
@@ -124,7 +128,7 @@ def inbox_lines(screen: Screen, inbox: Inbox) -> Iterator[str]:
 
 
 def _item_word(item: InboxItem) -> str:
-    return "unknown" if item.asks == "settle" else "needs you"
+    return {"settle": "unknown", "callback": "asleep"}.get(item.asks, "needs you")
 
 
 def verbs(item: InboxItem) -> list[tuple[str, str]]:
@@ -134,6 +138,8 @@ def verbs(item: InboxItem) -> list[tuple[str, str]]:
         return [(f"torpor approve {item.wait}", ""), *edit, (f'torpor deny {item.wait} "reason"', "")]
     if item.asks == "answer":
         return [(f"torpor answer {item.wait} {_example(item.content)}", "")]
+    if item.asks == "callback":
+        return [(f"torpor answer {item.wait} 'JSON'", "in the place of whoever has its secret")]
     if item.asks == "budget":
         lacks = str(item.content.get("lacks", "")).lstrip("$").replace(",", "")
         return [
@@ -144,7 +150,7 @@ def verbs(item: InboxItem) -> list[tuple[str, str]]:
     if item.asks == "settle":
         again = "it may happen twice" if item.content.get("safety") == "once" else ""
         return [
-            (f"torpor answer {item.wait} --happened 'JSON'", "with what it gave back, null for nothing"),
+            (f"torpor answer {item.wait} --happened 'JSON'", "its result, or null"),
             (f"torpor answer {item.wait} --again", again),
             (f'torpor answer {item.wait} --fail "reason"', ""),
         ]
@@ -175,7 +181,8 @@ _HIDDEN = frozenset({"digest", "due_at", "args", "more", "trouble", "editable"})
 
 def item_lines(screen: Screen, item: InboxItem, now: int) -> Iterator[str]:
     """Yield `torpor inbox WAIT`: everything that is needed to decide, nothing cut."""
-    yield f"{screen.glyph(_item_word(item))} {screen.state(_item_word(item), item.asks)} {clean(item.what)}"
+    word = _item_word(item)
+    yield from screen.wrapped(f"{screen.glyph(word)} {screen.state(word, item.asks)} ", clean(item.what), 2)
     yield ""
     yield f"  wait     {item.wait}"
     yield f"  run      {item.run}"
@@ -186,11 +193,11 @@ def item_lines(screen: Screen, item: InboxItem, now: int) -> Iterator[str]:
     content = item.content if isinstance(item.content, dict) else {"content": item.content}
     for name, value in content.items():
         if name not in _HIDDEN and value is not None:
-            yield from _field_lines(name, value)
+            yield from _field_lines(screen, name, value)
     for n, value in enumerate(content.get("args") or ()):
-        yield from _field_lines(f"arg {n + 1}", value)
+        yield from _field_lines(screen, f"arg {n + 1}", value)
     for name, value in (content.get("more") or {}).items():
-        yield from _field_lines(name, value)
+        yield from _field_lines(screen, name, value)
     yield ""
     yield from _pasteable(verbs(item))
 
@@ -202,12 +209,26 @@ def _pasteable(commands: Sequence[tuple[str, str]]) -> Iterator[str]:
         yield f"{'      ' if n else 'next: '}{command:<{width}}{f'   # {says}' if says else ''}".rstrip()
 
 
-def _field_lines(name: str, value: Any) -> Iterator[str]:
-    """Yield a value in full: a text as it is, the rest as JSON."""
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
-    first, *others = text.splitlines() or [""]
+_INDENT = 11
+
+
+def _fact(screen: Screen, name: str, text: str) -> list[str]:
+    """Return a line `  name     text`, and further ones if it is long."""
+    start = f"  {name:<8} "
+    return screen.wrapped(start, clean(text), max(len(start), _INDENT))
+
+
+def _field_lines(screen: Screen, name: str, value: Any) -> Iterator[str]:
+    """Yield a value in full: a text between its words, the rest as JSON."""
+    if isinstance(value, str):
+        first, *others = value.splitlines() or [""]
+        yield from _fact(screen, name, first)
+        for line in others:
+            yield from screen.wrapped(" " * _INDENT, clean(line), _INDENT)
+        return
+    first, *others = json.dumps(value, ensure_ascii=False, indent=2).splitlines()
     yield f"  {name:<8} {clean(first)}"
-    yield from (f"           {clean(line)}" for line in others)
+    yield from (f"{'':<{_INDENT}}{clean(line)}" for line in others)
 
 
 def shown_lines(screen: Screen, run: RunShown, *, entries: int) -> Iterator[str]:
@@ -217,10 +238,12 @@ def shown_lines(screen: Screen, run: RunShown, *, entries: int) -> Iterator[str]
     reached = next_text(line, run.at)
     since = duration(run.at - line.since_at)
     following = f"   {reached}" if reached not in {"-", "no date"} else ""
-    yield f"{screen.glyph(word_of(line))} {screen.state(word_of(line), clean(state_text(line)))}"
+    for n, part in enumerate(screen.wrapped("", clean(state_text(line)), 2)):
+        glyph = screen.glyph(word_of(line) if n == 0 else "")
+        yield f"{glyph} {screen.state(word_of(line), part.strip())}"
     yield f"  since {since}{following}"
     if line.hint:
-        yield f"  hint: {clean(line.hint)}"
+        yield from screen.wrapped("  hint: ", clean(line.hint), 8)
     yield ""
     if run.life:
         began, ended = moment(run.life[0].began_at, run.at), moment(run.life[-1].ended_at, run.at)
@@ -237,35 +260,37 @@ def shown_lines(screen: Screen, run: RunShown, *, entries: int) -> Iterator[str]
         yield "  effects  " + "   ".join(f"{count} {word}" for word, count in counts.items() if count)
     for wait in line.waits:
         until = f", until {moment(wait.due_at, run.at)}" if wait.due_at is not None else ""
-        yield f"  waits    {wait.wait}  {clean(wait.title)}{until}"
+        yield from _fact(screen, "waits", f"{wait.wait}  {wait.title}{until}")
     if line.deadline_at is not None:
         yield f"  deadline {moment(line.deadline_at, run.at)}, then it is cancelled"
     yield from _family_lines(run.family)
-    yield from _history_lines(run)
+    yield from _history_lines(screen, run)
     if run.unread:
         names = ", ".join(sorted({clean(signal.name) for signal in run.unread}))
         yield f"  unread   {plural(len(run.unread), 'signal')}: {names}"
-    yield from _spoken_lines(run)
+    yield from _spoken_lines(screen, run)
     for late in run.too_late:
-        yield f"  too late {late.wait}  {clean(late.said)}, {duration(run.at - late.at)} ago; nothing was changed"
+        said = f"{late.wait}  {late.said}, {duration(run.at - late.at)} ago; nothing was changed"
+        yield from _fact(screen, "too late", said)
     if line.state == "completed":
-        yield from _field_lines("result", "null" if run.result is None else run.result)
+        yield from _field_lines(screen, "result", "null" if run.result is None else run.result)
     yield ""
-    yield from _story_table(screen, run, entries)
-    if run.effects:
+    if run.lines:
+        yield from _story_table(screen, run, entries)
         yield ""
+    if run.effects:
         yield from _effects_table(screen, run)
-    yield ""
-    yield from _next_of(line)
+        yield ""
+    yield from _pasteable(steps_of(run))
 
 
-def _spoken_lines(run: RunShown) -> Iterator[str]:
+def _spoken_lines(screen: Screen, run: RunShown) -> Iterator[str]:
     if run.parts:
         yield f"  emitted  {plural(run.parts, 'part')}: torpor tail {run.line.run}"
     if run.parts_pruned:
-        yield f"  pruned   {clean(run.parts_pruned)}"
+        yield from _fact(screen, "pruned", run.parts_pruned)
     if run.view is not None:
-        yield from _field_lines("shows", run.view)
+        yield from _field_lines(screen, "shows", run.view)
 
 
 def _family_lines(family: Family | None) -> Iterator[str]:
@@ -286,18 +311,19 @@ def _family_lines(family: Family | None) -> Iterator[str]:
         yield f"           and {family.more} more"
 
 
-def _history_lines(run: RunShown) -> Iterator[str]:
+def _history_lines(screen: Screen, run: RunShown) -> Iterator[str]:
     history = run.history
     if history.forked_from is not None:
-        yield f"  forked   from {history.forked_from} at checkpoint {history.forked_at}: {clean(history.title)}"
+        origin = f"from {history.forked_from} at checkpoint {history.forked_at}: {history.title}"
+        yield from _fact(screen, "forked", origin)
     if history.forks:
-        yield f"  forks    {', '.join(history.forks)}"
+        yield from _fact(screen, "forks", ", ".join(history.forks))
     if len(history.checkpoints) > 1 or history.branch:
         newest = ", ".join(str(one.checkpoint) for one in history.checkpoints[:5])
         more = f" and {len(history.checkpoints) - 5} more" if len(history.checkpoints) > 5 else ""  # noqa: PLR2004 - a line
         yield f"  kept     checkpoints {newest}{more}   branch {history.branch}"
     if history.pruned:
-        yield f"  pruned   {clean(history.pruned)}"
+        yield from _fact(screen, "pruned", history.pruned)
 
 
 _OUTCOME_WORDS = {
@@ -357,20 +383,3 @@ def _effects_table(screen: Screen, run: RunShown) -> Iterator[str]:
     yield from screen.table(columns, rows, [words[e.outcome] for e in shown])
     if len(run.effects) > len(shown):
         yield screen.paint(f"  {len(run.effects) - len(shown)} earlier not shown", "dim")
-
-
-PEOPLE = frozenset(kind.word for kind in WaitKind if kind.for_person)
-"""The kinds of waits that only a person can end, as a line names them."""
-
-
-def _next_of(line: RunLine) -> Iterator[str]:
-    people = [wait for wait in line.waits if wait.kind in PEOPLE]
-    messages = [wait for wait in line.waits if wait.kind == "message"]
-    if people:
-        yield f"next: torpor inbox {people[0].wait}"
-    elif messages:
-        yield f"next: torpor signal {line.run} {clean(messages[0].title.removeprefix('message '))} VALUE"
-    elif line.shown == "ready":
-        yield "next: torpor worker APP.py"
-    else:
-        yield "next: torpor ps"

@@ -14,6 +14,7 @@ from torpor.cli.deciding import closest
 from torpor.cli.documents import write
 from torpor.cli.driving import INTERRUPTED, Driver, log_to_stderr
 from torpor.cli.feed import Feed
+from torpor.cli.following import PEOPLE
 from torpor.cli.options import value_of
 from torpor.cli.screen import Screen
 from torpor.engine.answers import answer_of
@@ -130,7 +131,7 @@ async def _ask_all(client: Client, run: str, wanted: Wanted, screen: Screen) -> 
     if line.shown != "needs you":
         return
     for wait in line.waits:
-        if wait.kind not in render.PEOPLE:
+        if wait.kind not in PEOPLE:
             continue
         try:
             item = await client.wait(wait.wait)

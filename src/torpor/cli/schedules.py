@@ -129,7 +129,13 @@ def _table(screen: Screen, lines: Sequence[ScheduleLine]) -> Iterator[str]:
 
 
 def _next(line: ScheduleLine) -> str:
-    return _moment(line.upcoming[0]) if line.state == "on" and line.upcoming else f"{line.state} {line.reason}".strip()
+    return _moment(line.upcoming[0]) if line.state == "on" and line.upcoming else _state(line)
+
+
+def _state(line: ScheduleLine) -> str:
+    if not line.reason:
+        return line.state
+    return f"{line.state} {line.reason}" if line.state == "paused" else f"{line.state}: {line.reason}"
 
 
 def _moment(text: str) -> str:
@@ -141,8 +147,7 @@ def _moment(text: str) -> str:
 def _read(screen: Screen, line: ScheduleLine) -> Iterator[str]:
     from torpor.cli.screen import clean
 
-    reason = f" {clean(line.reason)}" if line.reason else ""
-    yield f"{line.schedule}  {line.says}  {line.state}{reason}"
+    yield f"{line.schedule}  {line.says}  {clean(_state(line))}"
     yield f"starts {line.program}; missed slots: {line.missed}"
     yield from (f"next  {_moment(text)}" for text in line.upcoming)
     if line.slots:
@@ -159,8 +164,9 @@ def _slot(line: ScheduleLine, slot: SlotLine) -> str:
     from torpor.cli.screen import clean
 
     many = f" and {slot.many - 1:,} more until {_moment(_in_zone(line, slot.last_at))}" if slot.many > 1 else ""
-    parts = [slot.fate, slot.run or "", "extra" if slot.extra else "", clean(slot.reason)]
-    return f"{slot.sign} {_moment(_in_zone(line, slot.slot_at))}{many}  {'  '.join(part for part in parts if part)}"
+    parts = [f"{slot.fate:<9}", slot.run or "", "extra" if slot.extra else "", clean(slot.reason)]
+    said = "  ".join(part for part in parts if part).rstrip()
+    return f"{slot.sign} {_moment(_in_zone(line, slot.slot_at))}{many}  {said}"
 
 
 def _in_zone(line: ScheduleLine, at: int) -> str:

@@ -7,6 +7,7 @@ come from stores and authors, so control characters in them are written out and 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 _WIDE = 10_000
 """The width where nothing is cut: output that goes to a file or a program."""
 _LEAST = 20
+_PAINT = re.compile(r"\x1b\[[0-9;]*m")
 _CODES = {
     "cyan": "36",
     "green": "32",
@@ -44,12 +46,16 @@ _ASCII = str.maketrans({"…": "~", "\u2013": "-", "—": "-", "·": "."})
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table. `fixed` ones are never cut (ids); others give way, from the right, when the line is too long."""
+    """A column of a table. `fixed` ones are never cut (ids); others give way, from the right, when the line is too long.
+
+    What a `spare` one says stands elsewhere in the line too: it is the first to be left out.
+    """
 
     title: str
     fixed: bool = False
     right: bool = False
     least: int = 8
+    spare: bool = False
 
 
 class Screen:
@@ -122,6 +128,25 @@ class Screen:
             kept += letter
         return kept + "…"
 
+    def wrapped(self, start: str, text: str, indent: int) -> list[str]:
+        """Return a text behind `start`, broken between words, and indented, where it does not fit into a line."""
+        begun = cells(_PAINT.sub("", start))
+        if begun + cells(text) <= self.width:
+            return [start + text]
+        from textwrap import wrap
+
+        room = max(self.width, indent + _LEAST)
+        before, below = "." * begun, " " * indent
+        first, *others = wrap(
+            text,
+            room,
+            initial_indent=before,
+            subsequent_indent=below,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        return [start + first[begun:], *others]
+
     def table(self, columns: Sequence[Column], rows: Sequence[Sequence[str]], words: Sequence[str]) -> list[str]:
         """Return a table's lines: a glyph, then the columns, each row's first wide column in its word's colour.
 
@@ -150,7 +175,7 @@ class Screen:
                 widest = max(soft, key=lambda n: widths[n])
                 widths[widest] = max(columns[widest].least, widths[widest] - over)
                 continue
-            loose = [n for n in shown if not columns[n].fixed]
+            loose = [n for n in shown if columns[n].spare] or [n for n in shown if not columns[n].fixed]
             if not loose:
                 return shown
             shown.remove(loose[-1])

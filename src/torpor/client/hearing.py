@@ -47,6 +47,14 @@ class Hearing(Connected):
         body, blob = put_aside(values.encode(value, path="value"))
         return await self.store.transact(callbacks.deliver, token, body, blob, sender=sender)
 
+    async def deliver_to(self, wait: str, value: Any = None, *, sender: str | None = None) -> callbacks.Delivered:
+        """Answer a callback by its wait's public id, as somebody who has the store and not the secret. As `deliver`.
+
+        Raises UsageError for a wait of another kind.
+        """
+        body, blob = put_aside(values.encode(value, path="value"))
+        return await self.store.transact(callbacks.deliver_to, wait, body, blob, sender=sender)
+
     async def publish(
         self, name: str, value: Any = None, *, key: str | None = None, kept: float | timedelta = KEPT_SECONDS
     ) -> events.Published:

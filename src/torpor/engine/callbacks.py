@@ -8,18 +8,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from torpor.core.ids import run_name
+from torpor.core.ids import code, run_name, wait_name
 from torpor.core.journal import Kind
+from torpor.core.replay import CallKind, kind_of
 from torpor.core.run import Flag
-from torpor.core.token import call_number, read_token
+from torpor.core.token import Named, call_number, read_token
 from torpor.core.wait import WaitKind
+from torpor.engine.decisions import find_run, find_wait
 from torpor.engine.waits import keep
-from torpor.errors import Conflict, NotFound
+from torpor.errors import Conflict, NotFound, UsageError
 from torpor.store.rows import Kept, NewSignal
 
 if TYPE_CHECKING:
     from torpor.core.commit import Blob
-    from torpor.core.token import Named
     from torpor.store.protocol import Tx
     from torpor.store.rows import RunRow
 
@@ -39,7 +40,29 @@ def deliver(tx: Tx, text: str, body: bytes, blob: Blob | None = None, *, sender:
     Raises NotFound for a token that this store did not give out, Conflict if the callback expired, or its run ended, is
     being cancelled, or went on without it.
     """
-    named = read_token(text, tx.get_meta("token_key") or "")
+    return _deliver(tx, read_token(text, tx.get_meta("token_key") or ""), body, blob, sender)
+
+
+def deliver_to(tx: Tx, wait: str, body: bytes, blob: Blob | None = None, *, sender: str | None = None) -> Delivered:
+    """Take the answer to the callback that a wait's public id names, from somebody who has the store and not the secret.
+
+    Raises NotFound, UsageError if it waits for something else; Conflict as `deliver`.
+    """
+    run_id, seq = find_wait(tx, wait)
+    name = wait_name(run_id, seq)
+    entry = tx.entries([(run_id, seq)]).get((run_id, seq))
+    if entry is None or entry.kind is not Kind.WAIT or entry.key is None:
+        raise NotFound(f"there is no wait {name}", hint="torpor inbox lists what is open")
+    if kind_of(entry.key) is not CallKind.CALLBACK:
+        raise UsageError(f"{name} is no callback", hint=f"torpor inbox {name}")
+    state, run = tx.states([run_id])[run_id], tx.get_runs([run_id])[run_id]
+    if seq <= state.seq:
+        shown = find_run(tx, code(run_id))[1]
+        raise Conflict(f"{shown} went on without this answer: its turn is over", hint="nothing was kept")
+    return _deliver(tx, Named(run_id, run.branch, state.turn, call_number(entry.key)), body, blob, sender)
+
+
+def _deliver(tx: Tx, named: Named, body: bytes, blob: Blob | None, sender: str | None) -> Delivered:
     run = tx.get_runs([named.run_id], lock=True).get(named.run_id)
     if run is None:
         raise NotFound("the run of this callback is gone", hint="nothing was kept")

@@ -241,7 +241,9 @@ def _deliveries(found: Facts, living: set[int]) -> list[DoctorLine]:
     messages, notes = found.backlog
     if not messages + notes or (living and messages + notes < BEHIND):
         return []
-    text = f"{plural(messages, 'message')} and {plural(notes, 'end')} of runs not delivered to others"
+    counted = [plural(messages, "message")] if messages else []
+    counted += [plural(notes, "end of a run", "ends of runs")] if notes else []
+    text = f"{' and '.join(counted)} not delivered to others"
     hint = "if it does not go down: restart a worker, its waker is stuck" if living else "torpor worker APP.py"
     return [DoctorLine("warn", "deliveries", text, hint)]
 

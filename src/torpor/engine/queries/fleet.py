@@ -282,7 +282,8 @@ class _Reading:
         if run.state is not State.READY:
             return "", ""  # nobody needs to be there before it wakes
         if not living:
-            return "no worker is connected", ""
+            tag = program.tag if program is not None else ""
+            return "no worker is connected", f"torpor worker APP.py --tag {tag}" if tag else ""
         served = {number for row in living for number in json.loads(row.programs)}
         return "" if run.program in served else "no worker that lives serves this program", ""
 

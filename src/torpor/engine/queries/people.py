@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from torpor.core.ids import run_name, wait_name
+from torpor.core.ids import code, run_name, wait_name
 from torpor.core.journal import Kind
 from torpor.core.wait import WaitKind
-from torpor.engine.decisions import find_wait, who_was_first
+from torpor.engine.decisions import find_run, find_wait, who_was_first
 from torpor.engine.large import legible, named_blobs
 from torpor.engine.queries.fleet import MOST, asked, first_line
-from torpor.errors import NotFound
+from torpor.errors import NotFound, UsageError
 from torpor.store import values
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class InboxItem:
-    """An open wait for a person. `asks` is settle, approve, answer, budget or trouble.
+    """An open wait for a person. `asks` is settle, approve, answer, budget or trouble; callback if it was asked for by id.
 
     `digest` binds an approval or an answer to `content` (G10).
     """
@@ -60,9 +60,16 @@ def inbox(tx: Tx, *, limit: int = 100) -> Inbox:
 
 
 def item(tx: Tx, wait: str) -> InboxItem:
-    """Return one open wait by its id. Raises NotFound; Conflict, with who decided it, if it is over."""
+    """Return one open wait for a person, or a callback, by its id.
+
+    Raises NotFound; Conflict, with who decided it, if it is over; UsageError if it waits for what no answer ends.
+    """
     run_id, seq = find_wait(tx, wait)
-    row = next((w for w in tx.waits([run_id]) if w.seq == seq and w.kind.for_person), None)
+    row = next((w for w in tx.waits([run_id]) if w.seq == seq), None)
+    if row is not None and row.answered_at is None and not (row.kind.for_person or row.kind is WaitKind.CALLBACK):
+        name, shown = wait_name(run_id, seq), find_run(tx, code(run_id))[1]
+        what = asked(row, tx.entries([(run_id, seq)]).get((run_id, seq)))
+        raise UsageError(f"{name} waits for {what}, which no answer ends", hint=f"torpor show {shown}")
     if row is None or row.answered_at is not None:
         entry = tx.entries([(run_id, seq)]).get((run_id, seq))
         missing = NotFound(f"there is no wait {wait_name(run_id, seq)}", hint="torpor inbox lists what is open")
@@ -108,15 +115,15 @@ def _proposed(content: Any, entry: Stored | None, packed: Mapping[bytes, bytes])
 def _asks(row: WaitRow, entry: Stored | None) -> str:
     if row.kind is WaitKind.APPROVAL:
         return "approve"
-    if row.kind is WaitKind.BUDGET:
-        return "budget"
+    if row.kind in {WaitKind.BUDGET, WaitKind.CALLBACK}:
+        return row.kind.word
     if row.kind is WaitKind.QUESTION:
         return "answer"
     return "settle" if entry is not None and entry.key is not None else "trouble"
 
 
 def _what(row: WaitRow, entry: Stored | None, content: dict[str, Any]) -> str:
-    if row.kind in {WaitKind.APPROVAL, WaitKind.QUESTION, WaitKind.BUDGET}:
+    if row.kind in {WaitKind.APPROVAL, WaitKind.QUESTION, WaitKind.BUDGET, WaitKind.CALLBACK}:
         return first_line(row.title)
     if entry is None or entry.key is None:
         return first_line(row.title)
