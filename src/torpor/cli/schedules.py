@@ -50,7 +50,9 @@ def schedules(  # noqa: PLR0913, PLR0917 - what can be said about a schedule
     ]
     making = program is not None or bool(cron) or every is not None
     if len(wanted) + making > 1:
-        raise UsageError("one thing at a time: " + ", ".join([*wanted, *(["--program"] if making else [])]))
+        given = [*wanted, *(["--program"] if making else [])]
+        hint = f"torpor schedules {name or 'NAME'} {given[0]}"
+        raise UsageError(f"one thing at a time: {', '.join(given)}", hint=hint)
     if name is None:
         if wanted or making:
             raise UsageError(

@@ -7,6 +7,7 @@ import secrets
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from torpor.client.checking import check_key
 from torpor.client.connected import Connected
 from torpor.client.listening import until
 from torpor.core.event import KEPT_SECONDS, MOST_BYTES, MOST_FIELDS
@@ -64,6 +65,7 @@ class Hearing(Connected):
         large to be copied into every inbox.
         """
         check_name(name, "an event's name")
+        check_key(key, "an event's key")
         body = values.encode(value, path="value")
         if len(body) > MOST_BYTES:
             message = f"the value of event {name} has {len(body):,} bytes, more than {MOST_BYTES:,}"
@@ -112,6 +114,7 @@ class Hearing(Connected):
         run ends without an answer.
         """
         check_name(name, "a signal's name")
+        check_key(key, "a request's key")
         body, blob = put_aside(values.encode(value, path="value"))
         signal = NewSignal(0, name, body, key or secrets.token_hex(8), sender)
         asked = await self.store.transact(replies.ask, run, signal, blob)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from torpor.client.checking import check_start
 from torpor.client.connected import Connected
 from torpor.client.tracing import active
 from torpor.clock import as_micros, micros
@@ -59,6 +60,19 @@ class Starting(Connected):
         `budget` is a limit in dollars for what it and its children spend. Raises UsageError for an unknown program or what is
         no amount, UnstorableValue for an input that would not come back.
         """
+        check_start(
+            {
+                "program": program,
+                "key": key,
+                "tenant": tenant,
+                "priority": priority,
+                "at": at,
+                "deadline": deadline,
+                "tag": tag,
+                "line": line,
+                "line_limit": line_limit,
+            }
+        )
         if key is not None and key.startswith("~"):
             raise UsageError(f"key={key!r}: keys that begin with ~ are torpor's own", hint="any other first letter")
         body, blob = put_aside(values.encode(input, path="input"))

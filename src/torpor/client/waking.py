@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from torpor.client.checking import check_key
 from torpor.client.connected import Connected
 from torpor.core.ids import wait_name
 from torpor.core.names import check_name
@@ -40,6 +41,7 @@ class Waking(Connected):
         Raises Conflict if the run has ended.
         """
         check_name(name, "a signal's name")
+        check_key(key, "a signal's key")
         if sender is not None and "~" in sender:
             raise UsageError(
                 f"a sender has no ~ in it, as {sender!r} has: torpor writes behind it where an answer goes"
@@ -53,6 +55,7 @@ class Waking(Connected):
         The run lives on. An effect that has begun is waited for first. It is kept like a signal until there is something
         to end, or the turn is over. False: the run has seen this `key` before. Raises Conflict if the run has ended.
         """
+        check_key(key, "an interrupt's key")
         body = values.encode({"reason": reason, "by": by}, path="reason")
         kept = None if key is None else f"{INTERRUPT}:{key}"
         return await self.store.transact(_signal, run, NewSignal(0, INTERRUPT, body, kept, by or None), None)

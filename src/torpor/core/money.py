@@ -27,9 +27,10 @@ def micros_of(amount: object, what: str, *, positive: bool = False) -> int:
     if not exact.is_finite():
         raise UsageError(f"{what} is {amount}, which is no amount", hint=_HINT)
     if exact < 0 or (positive and exact == 0):
-        raise UsageError(f"{what} is {amount}: it must be {'more than nothing' if positive else 'zero or more'}")
+        least = "more than nothing" if positive else "zero or more"
+        raise UsageError(f"{what} is {amount}: it must be {least}", hint=_HINT)
     if exact > MOST // MICROS:
-        raise UsageError(f"{what} is {amount}: at most {MOST // MICROS:,} is kept")
+        raise UsageError(f"{what} is {amount}: at most {MOST // MICROS:,} is kept", hint=_HINT)
     return int((exact * MICROS).to_integral_value(rounding=ROUND_CEILING))
 
 

@@ -81,7 +81,7 @@ def seconds_of(duration: float | timedelta | None, what: str) -> float | None:
     given: object = seconds
     if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given < 100 * 366 * 86_400:
         message = f"{what} is {duration!r}: it takes seconds or a timedelta, not negative, under a century"
-        raise UsageError(message)
+        raise UsageError(message, hint="minutes(5), or 300 for as many seconds")
     return float(given)
 
 

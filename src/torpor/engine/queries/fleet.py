@@ -143,7 +143,7 @@ def listed(
         programs = [row.id for row in known if row.name == program]
         if not programs:
             has = ", ".join(sorted({row.name for row in known})) or "none yet"
-            raise UsageError(f'no program named "{program}" (the store has: {has})')
+            raise UsageError(f'no program named "{program}" (the store has: {has})', hint="torpor ps --all")
     rows = tx.list_runs(RunFilter(list(states) if states is not None else None, programs, before, min(limit, MOST)))
     return run_lines(tx, rows, gone=gone)
 
