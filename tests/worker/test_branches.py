@@ -61,6 +61,53 @@ async def asks(ctx: Context, state: Todo) -> Any:
     return await ctx.effect(mail, "ana") if answer.approved else "no"
 
 
+@app.flow
+async def doubles(_ctx: Context, number: int) -> int:
+    """Double a number."""
+    return 2 * number
+
+
+@dataclass
+class Joined:
+    """A child that was started, and what it gave."""
+
+    children: list[str]
+    gave: list[int] = field(default_factory=list)
+
+
+@app.flow
+async def joins(ctx: Context, state: Joined) -> Any:
+    """Start children in a turn, join them in the next, keep what they gave, and wait."""
+    if not state.children:
+        return ctx.again(Joined([await ctx.spawn("doubles", n) for n in (1, 2, 3)]))
+    if not state.gave:
+        first = await ctx.join(state.children[0])
+        return ctx.again(Joined(state.children, [first, *await ctx.join_all(state.children[1:])]))
+    return [await ctx.receive("word"), state.gave]
+
+
+@pytest.mark.slow
+def test_a_rewind_to_before_a_join(store: Store, moment: Moment) -> None:
+    """The children whose ids the state has are joined again on the new branch, as often as it goes back, also killed (G19)."""
+
+    async def check(lab: Lab) -> None:
+        client = Client(lab.store)
+        run = await lab.start(joins, Joined([]))
+        await lab.settle()
+        started, joined = (await checkpoints(lab, run.name))[1:]
+        for _ in range(2):
+            await client.rewind(run.name, at=started, by="ana")
+            await lab.settle()
+            shown = await client.show(run.name)
+            assert (shown.line.reason, shown.state["gave"]) == ("message word", [2, 4, 6])
+        await client.rewind(run.name, at=joined, by="ana")
+        await client.signal(run.name, "word", "done")
+        assert await lab.result(run) == ["done", [2, 4, 6]]
+        assert [line.program for line in await client.list(program="doubles")] == ["doubles"] * 3
+
+    on(store, moment, app, check)
+
+
 def test_a_fork_is_a_new_being(store: Store, moment: Moment) -> None:
     """It has the state and the rows of the checkpoint and keys of its own; the source goes on as it was (G5, G19)."""
 

@@ -40,8 +40,8 @@ class Joinable(Enum):
     """Its end was given out already."""
 
 
-def joinable(tx: Tx, run_id: int, children: Sequence[int]) -> dict[int, Joinable]:
-    """Say which runs a run may wait for: its children whose end it has not consumed yet."""
+def asked_for(tx: Tx, run_id: int, children: Sequence[int]) -> dict[int, Joinable]:
+    """Say of runs whether they are a run's children, and whether it has consumed their end."""
     rows = tx.get_runs(sorted(children))
     spent = tx.spent(run_id, [done_name(child) for child in children])
     found = {}

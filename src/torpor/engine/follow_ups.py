@@ -22,6 +22,7 @@ from torpor.core.family import done_name, members_of
 from torpor.core.run import Flag, State
 from torpor.core.wait import WaitKind
 from torpor.engine import lines, runs
+from torpor.engine.family import Joinable, asked_for
 from torpor.engine.large import name_by
 from torpor.engine.sweeps import Swept
 from torpor.store.rows import FollowUp, Kept, NewSignal, RunChange
@@ -108,6 +109,24 @@ def tell_again(tx: Tx, parent: RunRow, children: Sequence[int]) -> None:
     tx.forget_spent(parent.id, [done_name(child) for child in children])
     known = tx.get_runs(sorted(children)).values()
     tell(tx, [child for child in known if child.parent == parent.id], {parent.id: parent})
+
+
+def joinable(tx: Tx, run_id: int, children: Sequence[int]) -> dict[int, Joinable]:
+    """Say which runs a run may wait for: its children whose end it has not consumed yet.
+
+    On a branch that began with a rewind one whose end was consumed is told of again: the code that joined it may lie
+    behind what the rewind left, and nobody else could send that news anew. It repeats nothing: a child's end is a fact
+    that this branch may learn like the one before (G19).
+    """
+    found = asked_for(tx, run_id, children)
+    again = [child for child, answer in found.items() if answer is Joinable.BEFORE]
+    if not again:
+        return found
+    run = tx.get_runs([run_id], lock=True).get(run_id)
+    if run is None or not run.branch:
+        return found
+    tell_again(tx, run, again)
+    return found | dict.fromkeys(again, Joinable.YES)
 
 
 def _wake(tx: Tx, ended: Sequence[RunRow], locked: Mapping[int, RunRow]) -> None:

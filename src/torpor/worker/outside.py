@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from torpor.core.lease import Proof
 from torpor.engine import cancels, effects, waits
-from torpor.engine.family import joinable
+from torpor.engine.follow_ups import joinable
 from torpor.errors import NotDone, StoreError, StoreUnavailable
 from torpor.sdk.steps import CANNOT_TELL, NOT_DONE, Answer, done
 from torpor.store.protocol import Lane
