@@ -141,7 +141,8 @@ def test_approve_without_a_terminal(shell: Shell, runs: dict[str, str]) -> None:
 def test_deny_and_cancel(shell: Shell, runs: dict[str, str]) -> None:
     """A reason goes to the program; cancel is recorded at once, and is final."""
     wait = wait_of(runs["sends a1"], shell)
-    assert shell.ok("deny", wait, "wrong order", "--by", "ben") == {"wait": wait, "decision": "denied", "by": "ben"}
+    denied = shell.ok("deny", wait, "wrong order", "--by", "ben")
+    assert denied == {"wait": wait, "run": runs["sends a1"], "decision": "denied", "by": "ben"}
     assert shell.ok("cancel", runs["naps 86400.0"])["already_ended"] is False
     assert "is recorded" in shell.run("cancel", runs["naps 86400.0"]).out
     assert shell.run("worker", "shop.py", "--until-idle").code == 0

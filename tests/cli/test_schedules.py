@@ -48,7 +48,7 @@ def test_what_people_and_programs_read(shell: Shell, runs: dict[str, str]) -> No
         "",
     ]
     assert shown[3] == "#"
-    assert shown[4].endswith(f"fired  {started['run']}  extra  run by ada")
+    assert shown[4].endswith(f"fired      {started['run']}  extra  run by ada")
     assert shown[-2:] == ["next: torpor schedules tidy --resume", "      torpor schedules tidy --run"]
     document = shell.ok("schedules")["schedules"][0]
     assert (document["state"], document["strip"], document["slots"][0]["run"]) == ("paused", "#", started["run"])
