@@ -10,6 +10,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tests.patience import PATIENCE_SECONDS
+from tests.rouse.clocks_by_hand import ClocksByHand
 from tests.worker.counter import COUNTER
 from tests.worker.labs import FaultyStore, Hold
 from torpor import App, Context, EffectContext
@@ -139,6 +140,9 @@ class Twins:
         for name, store in stores.items():
             store.fault = self._holding(holds[name])
         workers = {"original": Worker(stores["original"], app.flows), "copy": Worker(stores["copy"], {})}
+        for worker in workers.values():  # no gap and no tick: a copy that looked at its life lock would stop by itself
+            worker.clocks = ClocksByHand().clocks
+            setattr(worker, "_tick", asyncio.Event().wait)  # noqa: B010 - mypy has no word for a method put in another's place
         over = self._watch(workers)
         going = [asyncio.create_task(worker.run()) for worker in workers.values()]
         async with asyncio.timeout(PATIENCE_SECONDS):

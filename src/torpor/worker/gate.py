@@ -2,7 +2,8 @@
 
 It asks, in this order: the detectors (was this process frozen, stepped or copied?), the life lock for `once` and `verify`
 by a round trip, and the store: lease, epoch, head and cancel. The store is read last, so that nothing can happen between its
-answer and the start but what the promise excepts. Gates asked together are read together.
+answer and the start but what the promise excepts. If this process was away meanwhile, all of it is asked again. Gates asked
+together are read together.
 """
 
 from __future__ import annotations
@@ -64,7 +65,10 @@ class Gate:
         while stands:
             try:
                 leases = await self._store.transact(look, [executor.run.id for executor, _, _ in asked])
-                break
+                if self._standing.look():
+                    break
+                # away while it was read: what was read then counts only once every lease was checked again (G2)
+                stands = await self._standing.restore() and await self._standing.prove()
             except StoreUnavailable:
                 await asyncio.sleep(_PAUSE)
                 # a new connection was opened: nothing read on it counts before the life lock was proven again (G2)
@@ -75,7 +79,7 @@ class Gate:
                 token=executor.lease.token,
                 epoch=executor.lease.epoch,
                 head=executor.head,
-                same_incarnation=stands and self._standing.look(),
+                same_incarnation=stands and self._standing.ok(),
                 life_lock_held=held or not safety.asks_life_lock,
                 undoing=executor.undoing,
             )
