@@ -79,5 +79,6 @@ def _result(tx: Tx, run: RunRow, entries: list[Stored]) -> Any:
 
 def _money(tx: Tx, name: str) -> dict[str, int]:
     """Return what the budget above all runs has spent and holds."""
-    top = budgets.budget_of(tx, find_run(tx, name)[0])[-1].standing
+    rows = budgets.budget_of(tx, find_run(tx, name)[0])
+    top = next(row for row in rows if row.name is not None).standing  # a run that spends has a budget of its own too
     return {"spent": top.spent, "reserved": top.held}
