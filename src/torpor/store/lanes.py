@@ -164,6 +164,17 @@ class Thread:
                 thread.join(_LOOK_SECONDS)
 
 
+class NoThread(Thread):
+    """A lane that runs its calls in the thread of whoever asks, for a process that does one thing at a time."""
+
+    def run_now(self, call: Callable[[], T]) -> T:
+        """Run `call` here."""
+        return call()
+
+    def _put(self, call: _Call) -> None:
+        call()
+
+
 class Watch:
     """A thread that looks once a second. Its own thread, because what it looks for has stopped all the others."""
 

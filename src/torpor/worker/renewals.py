@@ -53,6 +53,7 @@ class Renewals:
         self._stop = threading.Event()
         self._born = rouse.incarnation()
         self._watch = watch
+        self._due_at, self._look_at = (clock.monotonic() + seconds for seconds in (lease_seconds / 3, LOOK_SECONDS))
         self._thread = threading.Thread(target=self._loop, name="torpor-renewals", daemon=True)
 
     def start(self) -> None:
@@ -69,25 +70,32 @@ class Renewals:
         return renewed
 
     def _loop(self) -> None:
-        due_at, look_at = (clock.monotonic() + seconds for seconds in (self._lease_seconds / 3, LOOK_SECONDS))
-        while not self._stop.wait(max(min(due_at, look_at) - clock.monotonic(), 0.0)):
-            try:
-                if clock.monotonic() >= look_at:
-                    look_at = clock.monotonic() + LOOK_SECONDS
-                    self._watch.look()
-                if clock.monotonic() < due_at:
-                    continue
-                if rouse.incarnation() != self._born:
-                    self._store.recover(Lane.RENEW)  # no connection of another life is used
-                    self._born = rouse.incarnation()
-                self.now()
-                due_at = clock.monotonic() + self._lease_seconds / 3
-            except StoreError:
-                due_at = clock.monotonic() + min(1.0, self._lease_seconds / 10)
-            except Exception:
-                # a thread that ends here would end every lease in silence (G13)
-                log.exception("a renewal failed; it is tried again")
-                due_at = clock.monotonic() + min(1.0, self._lease_seconds / 10)
+        while not self._stop.wait(self.pause()):
+            self.beat()
+
+    def pause(self) -> float:
+        """Return how many seconds there are until something is due."""
+        return max(min(self._due_at, self._look_at) - clock.monotonic(), 0.0)
+
+    def beat(self) -> None:
+        """Do what is due: what the thread does again and again."""
+        try:
+            if clock.monotonic() >= self._look_at:
+                self._look_at = clock.monotonic() + LOOK_SECONDS
+                self._watch.look()
+            if clock.monotonic() < self._due_at:
+                return
+            if rouse.incarnation() != self._born:
+                self._store.recover(Lane.RENEW)  # no connection of another life is used
+                self._born = rouse.incarnation()
+            self.now()
+            self._due_at = clock.monotonic() + self._lease_seconds / 3
+        except StoreError:
+            self._due_at = clock.monotonic() + min(1.0, self._lease_seconds / 10)
+        except Exception:
+            # a thread that ends here would end every lease in silence (G13)
+            log.exception("a renewal failed; it is tried again")
+            self._due_at = clock.monotonic() + min(1.0, self._lease_seconds / 10)
 
     def stop(self) -> None:
         """End the thread."""

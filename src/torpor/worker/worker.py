@@ -96,6 +96,8 @@ class Worker:
         self.linger_seconds = LINGER_SECONDS
         """How long a run that can only wait keeps its lease."""
         self.lingering: set[roles.Linger] = set()
+        self.renewing: type[Renewals] = Renewals
+        """What keeps the leases: a thread, or what takes its place where one thread does everything."""
         self.drain_seconds = drain_seconds
         self.clocks = rouse.Clocks()
         """Where it is seen that this process was away."""
@@ -161,7 +163,8 @@ class Worker:
         self._tracing = tracing(self._provider, self.store, self.token_key)
         listener: Listener = self.store.listen(self._hint)
         watch, seconds = LoopWatch(self.executors.values), self.lease_seconds
-        self._renewals = Renewals(self.store, self.number, self._held, self._news.renewed, watch, lease_seconds=seconds)
+        renewing = self.renewing
+        self._renewals = renewing(self.store, self.number, self._held, self._news.renewed, watch, lease_seconds=seconds)
         self._renewals.start()
         self._closing = [listener.close, self._renewals.stop]
         self.ready.set()

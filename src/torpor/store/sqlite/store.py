@@ -75,8 +75,12 @@ class SqliteStore:
         clock: Callable[[], int] = machine.wall,
         create: bool = True,
         outside: Outside | None = None,
+        lane: type[Thread] = Thread,
     ) -> None:
-        """Open nothing yet. `clock` is the database's clock, in microseconds; tests move it by hand."""
+        """Open nothing yet. `clock` is the database's clock, in microseconds; tests move it by hand.
+
+        Each lane is a `lane`: a thread, or with `lanes.NoThread` whoever asks.
+        """
         self.path = path
         self.url = f"sqlite:///{path}"
         self.clock = clock
@@ -87,10 +91,10 @@ class SqliteStore:
         self._lock = threading.RLock()
         self._seats: dict[str, _Seat] = {}
         self._abandoned: list[_Seat] = []
-        self._writer = Thread("torpor-sqlite")
-        self._reader = self._writer if self._memory else Thread("torpor-sqlite-read")
-        self._renewer = self._writer if self._memory else Thread("torpor-sqlite-renew")
-        self._tender = self._writer if self._memory else Thread("torpor-sqlite-tend")
+        self._writer = lane("torpor-sqlite")
+        self._reader = self._writer if self._memory else lane("torpor-sqlite-read")
+        self._renewer = self._writer if self._memory else lane("torpor-sqlite-renew")
+        self._tender = self._writer if self._memory else lane("torpor-sqlite-tend")
         self._watch: Watch | None = None
         self._hints = Hints(path)
         self._heard: list[Callable[[str], None]] = []

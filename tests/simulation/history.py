@@ -1,0 +1,191 @@
+"""The history of a world: every transaction that happened, in order, and what it changed; for the invariants and for people."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from torpor.engine import branching, runs, waits
+from torpor.engine import commit as commits
+from torpor.engine import decisions, effects, leases
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tests.simulation.machines import Machines, Process
+    from torpor.core.commit import Proposal
+    from torpor.core.journal import Entry
+    from torpor.core.run import State
+    from torpor.store.rows import Claimed
+
+
+class Accepted(NamedTuple):
+    """A commit that the store accepted: by whom, in which place, under what. `place` counts events of the world."""
+
+    place: int
+    at: int
+    process: str
+    run: int
+    token: int
+    epoch: int
+    head: int
+    entries: Sequence[Entry]
+    after: State
+    not_before: int
+    intent: bool
+
+
+class Taken(NamedTuple):
+    """A run that was claimed."""
+
+    place: int
+    process: str
+    run: int
+    epoch: int
+    token: int
+    head: int
+    entries: int
+    many: int
+
+
+class Gated(NamedTuple):
+    """A look at the gate, for a run at its head and epoch."""
+
+    place: int
+    process: str
+    run: int
+    epoch: int
+
+
+class History:
+    """What happened."""
+
+    def __init__(self, machines: Machines) -> None:
+        """Begin with nothing."""
+        self._machines = machines
+        self._digest = blake2b(digest_size=16)
+        self.lines: list[str] = []
+        self.keep_lines = False
+        self.accepted: list[Accepted] = []
+        self.taken: list[Taken] = []
+        self.gated: list[Gated] = []
+        self.cancelled: dict[int, int] = {}
+        """When cancel was acknowledged for a run: the place of the event."""
+        self.decided: list[tuple[int, str, bool, str]] = []
+        """Every decision that counted: place, wait, whether approved, by whom."""
+        self.branched: dict[int, int] = {}
+        """How often a run got a new branch."""
+        self.branched_at: list[tuple[int, int]] = []
+        """(place, run) of each rewind, retry and fork: an epoch begins without a claim."""
+        self.copies: list[tuple[int, str, str]] = []
+        """(place, original, copy)."""
+        self.deaths: dict[str, int] = {}
+        self.signals: list[tuple[int, int, str]] = []
+
+    @property
+    def place(self) -> int:
+        """The number of the present event."""
+        return self._machines.schedule.events
+
+    @property
+    def digest(self) -> str:
+        """What all of it comes to: equal histories have equal digests."""
+        return self._digest.hexdigest()
+
+    def note(self, who: str, what: str) -> None:
+        """Write a line."""
+        line = f"{self._machines.schedule.now / 1e6:11.6f} {who:<9} {what}"
+        self._digest.update(line.encode())
+        if self.keep_lines:
+            self.lines.append(line)
+
+    def failed(self, who: str, moment: str, error: BaseException) -> None:
+        """Take note of a transaction that did not happen."""
+        self.note(who, f"{moment}: {type(error).__name__} {error}")
+
+    def happened(self, process: Process, moment: str, op: Any, args: Sequence[Any], value: Any, at: int) -> None:
+        """Take note of a transaction that happened."""
+        note: Callable[..., str] | None = _NOTES.get(op)
+        said = note(self, process.name, args, value, at) if note is not None else ""
+        if said or moment not in _QUIET:
+            self.note(process.name, f"{moment} {said}")
+
+    # what each says
+
+    def _commit(self, who: str, args: Sequence[Any], replies: Any, at: int) -> str:
+        said = []
+        for proposal, reply in zip(args[0], replies, strict=True):
+            said.append(self._one(who, proposal, reply, at))
+        return "; ".join(said)
+
+    def _one(self, who: str, proposal: Proposal, reply: Any, at: int) -> str:
+        words = ",".join(f"{entry.kind.word} {(entry.key or '').split('@')[0]}".strip() for entry in proposal.entries)
+        good = reply is not None and reply.refused is None and not reply.answered and not reply.early
+        if good:
+            self.accepted.append(
+                Accepted(
+                    self.place,
+                    at,
+                    who,
+                    proposal.run_id,
+                    proposal.token,
+                    proposal.epoch,
+                    proposal.head,
+                    tuple(proposal.entries),
+                    proposal.after,
+                    proposal.not_before,
+                    proposal.has_intent,
+                )
+            )
+        end = f" -> {reply.state.word}" if good and proposal.after is not proposal.after.RUNNING else ""
+        verdict = "" if good else f" REFUSED {reply}"
+        return f"run {proposal.run_id} e{proposal.epoch} h{proposal.head} [{words}]{end}{verdict}"
+
+    def _inside(self, who: str, _args: Sequence[Any], value: Any, at: int) -> str:
+        whole, reply = value
+        return self._one(who, whole, reply, at) if reply is not None else "nothing"
+
+    def _claim(self, who: str, _args: Sequence[Any], value: Any, _at: int) -> str:
+        claimed: list[Claimed] = value[0]
+        for one in claimed:
+            lease = one.lease
+            told = Taken(
+                self.place, who, one.run.id, lease.epoch, lease.token, lease.head, len(one.entries), len(claimed)
+            )
+            self.taken.append(told)
+        return " ".join(f"run {one.run.id} e{one.lease.epoch} h{one.lease.head}" for one in claimed)
+
+    def _gate(self, who: str, _args: Sequence[Any], found: Any, _at: int) -> str:
+        for lease in found.values():
+            self.gated.append(Gated(self.place, who, lease.run_id, lease.epoch))
+        return " ".join(f"run {run} e{lease.epoch} h{lease.head}" for run, lease in found.items())
+
+    def _reap(self, _who: str, _args: Sequence[Any], value: Any, _at: int) -> str:
+        return " ".join(f"run {one.run_id} e{one.epoch} {one.proof.name}" for one in value)
+
+    def _cancel(self, _who: str, args: Sequence[Any], value: Any, _at: int) -> str:
+        return f"{args[0]} {value}"
+
+    def _decide(self, _who: str, args: Sequence[Any], value: Any, _at: int) -> str:
+        decision = args[0]
+        if not isinstance(value, Exception):
+            content = decision.content
+            self.decided.append((self.place, decision.wait, bool(content.get("approved")), content.get("by", "")))
+        return f"{decision.wait} {decision.content} {'too late' if isinstance(value, Exception) else ''}"
+
+    def _found_out(self, _who: str, args: Sequence[Any], value: Any, _at: int) -> str:
+        return f"run {args[0].run_id} h{args[0].head} {value[0].name}"
+
+
+_QUIET = frozenset({"sweep", "reap", "claim", "news", "gate", "deliver", "renew", "lambda", "workers", "inbox"})
+_NOTES: dict[Any, Any] = {
+    commits.commit: History._commit,  # noqa: SLF001 - its own
+    commits.find_out: History._found_out,  # noqa: SLF001 - its own
+    effects.commit_with: History._inside,  # noqa: SLF001 - its own
+    effects.commit_inside: History._inside,  # noqa: SLF001 - its own
+    effects.look: History._gate,  # noqa: SLF001 - its own
+    leases.claim: History._claim,  # noqa: SLF001 - its own
+    leases.reap: History._reap,  # noqa: SLF001 - its own
+    decisions.decide: History._decide,  # noqa: SLF001 - its own
+}
+_UNUSED = (branching, runs, waits)

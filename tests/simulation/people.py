@@ -1,0 +1,230 @@
+"""The people of a world: those who start runs, send signals, answer, cancel, go back, mend and retry. All through `Client`.
+
+They meet the same database as the workers: an answer may be lost, so whoever sends says the same again under the same key.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from tests.simulation.programs import approves
+from torpor.client import Client
+from torpor.core.ids import parse_run
+from torpor.core.run import State
+from torpor.errors import Conflict, NotFound, StoreUnavailable, UsageError
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable, Coroutine
+
+    from tests.simulation.plans import Operation, Wanted
+    from tests.simulation.programs import Act
+    from tests.simulation.world import World
+    from torpor.engine.queries.people import InboxItem
+
+T = TypeVar("T")
+
+
+class People:
+    """Everybody who is no worker, in one process."""
+
+    def __init__(self, world: World) -> None:
+        """Know the world they live in."""
+        self._world = world
+        self._client = Client(world.people_link)
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self.runs: dict[int, str] = {}
+        """The runs that were started, by their number in the plan."""
+        self.forks: list[tuple[int, str]] = []
+        self.busy = 0
+        self.again: dict[str, int] = {}
+        """How often somebody said of an effect that it is to be done again, by its key."""
+        self.troubles: list[str] = []
+        self.acknowledged: dict[str, int] = {}
+        """When a run's cancel was acknowledged: the place of the event."""
+
+    def begin(self) -> None:
+        """Start everybody."""
+        for number, wanted in enumerate(self._world.plan.wanted):
+            self._spawn(self._start(number, wanted))
+        for operation in self._world.plan.operations:
+            self._spawn(self._operate(operation))
+        for name in ("op-a", "op-b"):
+            task = asyncio.get_running_loop().create_task(self._decide(name))
+            self._tasks.add(task)
+        self._tasks.add(asyncio.get_running_loop().create_task(self._call_back()))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        self.busy += 1
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        self.busy -= 1
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.troubles.append(f"somebody fell over: {error!r}")
+
+    async def _patiently(self, ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Say something again until the store has answered."""
+        while True:
+            try:
+                return await ask()
+            except StoreUnavailable:
+                await asyncio.sleep(0.4)
+
+    # starting, sending
+
+    async def _start(self, number: int, wanted: Wanted) -> None:
+        await asyncio.sleep(wanted.at)
+        client, script = self._client, wanted.script
+        more: dict[str, Any] = {"tenant": wanted.tenant, "priority": wanted.priority, "line": wanted.line}
+        if wanted.deadline:
+            more["deadline"] = timedelta(seconds=wanted.deadline)
+        if wanted.budget:
+            more["budget"] = "0.03"
+        started = await self._patiently(lambda: client.start("play", script, key=script.label, **more))
+        self.runs[number] = started.run_id
+        for act in wanted.acts():
+            if act.kind == "receive":
+                for sender in range(min(wanted.senders, act.n)):
+                    self._spawn(self._send(started.run_id, act, sender, wanted.senders))
+            elif act.kind == "race":
+                self._spawn(self._signal_once(started.run_id, act))
+            elif act.kind == "event":
+                self._spawn(self._publish(act))
+
+    def _chance(self, what: str) -> random.Random:
+        return self._world.machines.chance(what)
+
+    async def _send(self, run: str, act: Act, sender: int, senders: int) -> None:
+        """Send a run everything that one sender has for it, in order."""
+        chance = self._chance(f"{act.tag} {sender}")
+        for n, _ in enumerate(range(sender, act.n, min(senders, act.n))):
+            await asyncio.sleep(chance.random() * chance.choice((0.01, 3)))
+            key, name = f"{act.tag} {sender} {n}", f"s{sender}"
+            try:
+                await self._patiently(lambda n=n, key=key: self._client.signal(run, act.tag, n, key=key, sender=name))  # type: ignore[misc]
+            except Conflict:
+                return  # it has ended
+
+    async def _signal_once(self, run: str, act: Act) -> None:
+        chance = self._chance(act.tag)
+        await asyncio.sleep(chance.random() * (act.n + 6))
+        try:
+            await self._patiently(lambda: self._client.signal(run, act.tag, act.n, key=act.tag))
+        except Conflict:
+            return
+
+    async def _publish(self, act: Act) -> None:
+        await asyncio.sleep(self._chance(act.tag).random() * 6)
+        await self._patiently(lambda: self._client.publish("booked", {"tag": act.tag, "n": act.n}, key=act.tag))
+
+    async def _call_back(self) -> None:
+        """Answer every callback that is handed out, some of them twice."""
+        answered: set[str] = set()
+        by_tag = {act.tag: act for wanted in self._world.plan.wanted for act in wanted.acts()}
+        while True:
+            await asyncio.sleep(0.7)
+            for token, tag in list(self._world.outside.tokens.items()):
+                if token not in answered:
+                    try:
+                        await self._client.deliver(token, by_tag[tag].n)
+                        if self._chance(tag).random() < 0.5:
+                            await self._client.deliver(token, by_tag[tag].n)
+                        answered.add(token)
+                    except StoreUnavailable:
+                        continue
+                    except (Conflict, NotFound):
+                        answered.add(token)
+
+    # operations
+
+    async def _operate(self, operation: Operation) -> None:
+        await asyncio.sleep(operation.at)
+        while operation.run not in self.runs:
+            await asyncio.sleep(1)
+        run, client = self.runs[operation.run], self._client
+        chance = self._chance(f"{operation}")
+        try:
+            match operation.kind:
+                case "cancel":
+                    await self._patiently(lambda: client.cancel(run, reason="no more"))
+                    self.acknowledged[run] = self._world.machines.schedule.events
+                case "interrupt":
+                    await self._patiently(lambda: client.interrupt(run, by="op", key=f"{operation.at}"))
+                case "rewind":
+                    checkpoint = await self._checkpoint(run, chance)
+                    await client.rewind(run, at=checkpoint, by="op")
+                case _:
+                    checkpoint = await self._checkpoint(run, chance)
+                    forked = await client.fork(run, at=checkpoint, by="op")
+                    self.forks.append((operation.run, forked.run_id))
+        except (Conflict, NotFound, UsageError, StoreUnavailable) as error:
+            self._world.history.note("people", f"{operation.kind} {run}: {error}")
+
+    async def _checkpoint(self, run: str, chance: random.Random) -> int:
+        shown = await self._patiently(lambda: self._client.show(run))
+        kept = [one.checkpoint for one in shown.history.checkpoints]
+        return chance.choice([*kept, 0])
+
+    # deciding
+
+    async def _decide(self, name: str) -> None:
+        """Look into the inbox again and again, and decide what is in it; retry what failed."""
+        chance = self._chance(name)
+        while True:
+            await asyncio.sleep(0.5 + chance.random() * 3)
+            try:
+                found = await self._client.inbox()
+                for item in chance.sample(found.items, len(found.items)):
+                    if chance.random() < 0.8:
+                        await self._settle(name, item)
+                await self._retry(name)
+            except (Conflict, NotFound, UsageError, StoreUnavailable) as error:
+                self._world.history.note("people", f"{name}: {type(error).__name__} {error}")
+
+    async def _settle(self, name: str, item: InboxItem) -> None:
+        client = self._client
+        try:
+            match item.asks:
+                case "approve":
+                    tag = item.what.split()[1].rstrip("?")
+                    if approves(tag):
+                        await client.approve(item.wait, by=name, digest=item.digest)
+                    else:
+                        await client.deny(item.wait, by=name)
+                case "answer":
+                    tag = item.what.split()[1].rstrip("?")
+                    await client.answer(item.wait, by=name, value="ab"[approves(tag)])
+                case "settle":
+                    await self._settle_effect(name, item)
+                case "budget":
+                    await client.raise_budget(item.wait, "0.05", by=name)
+                case _:
+                    if "poison" not in str(item.content) and "ended" not in str(item.content):
+                        self.troubles.append(f"{item.run} {item.what} {item.content}")
+                    await client.answer(item.wait, by=name, again=True)
+        except Conflict:
+            return
+
+    async def _settle_effect(self, name: str, item: InboxItem) -> None:
+        """Say what became of an effect: what the outside knows; to do it again only if nobody may still start it."""
+        key = item.content["key"]
+        if key in self._world.outside.results:
+            await self._client.answer(item.wait, by=name, happened=self._world.outside.results[key])
+        elif not self._world.may_still_start(parse_run(item.run)[1]):
+            self.again[key] = self.again.get(key, 0) + 1
+            await self._client.answer(item.wait, by=name, again=True)
+
+    async def _retry(self, name: str) -> None:
+        for run in await self._client.list(states=[State.FAILED], limit=50):
+            for act in (act for wanted in self._world.plan.wanted for act in wanted.acts()):
+                if act.kind == "fragile":
+                    self._world.outside.mended.add(act.tag)
+            try:
+                await self._client.retry(run.run, by=name)
+            except Conflict as error:
+                self._world.history.note("people", f"retry {run}: {error}")

@@ -1,0 +1,165 @@
+"""What a seed draws: the runs and their scripts, who sends what and when, who decides, and the faults. A plan is plain values.
+
+Shrinking takes things out of a plan; whatever is left happens as before as far as it can, because each thing draws its chance
+for itself.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from tests.simulation import faults
+from tests.simulation.programs import Act, Script
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.simulation.faults import Fault
+
+CLOSED = {
+    "look": 4,
+    "count": 3,
+    "say": 2,
+    "keyed": 4,
+    "once": 4,
+    "verify": 3,
+    "transactional": 3,
+    "drawn": 2,
+    "sleep": 3,
+    "approve": 2,
+    "ask": 1,
+    "rate": 1,
+    "undo": 2,
+    "fragile": 1,
+}
+"""Acts that need nobody who speaks to this very run: it may be forked or rewound."""
+OPEN = {**CLOSED, "receive": 4, "race": 3, "event": 2, "callback": 2, "letter": 2, "money": 3, "children": 3, "both": 3}
+_ALONE = frozenset({"children", "both", "undo", "say", "money"})
+"""Acts that are not done inside others."""
+
+
+@dataclass(frozen=True)
+class Operation:
+    """Something a person does to a run at a time: cancel, interrupt, rewind, fork."""
+
+    kind: str
+    run: int
+    at: float
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A run that is to be started."""
+
+    script: Script
+    at: float
+    senders: int
+    tenant: str = "default"
+    priority: int = 0
+    line: str = ""
+    deadline: float = 0.0
+    budget: bool = False
+    old: bool = False
+    """Whether it is started by somebody who knows the first version only."""
+
+    def acts(self) -> Iterator[Act]:
+        """Every act of it, those inside others too."""
+        for turn in self.script.turns:
+            for act in turn:
+                yield act
+                yield from act.inner
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A world."""
+
+    seed: int
+    workers: int
+    wakers: int
+    wanted: tuple[Wanted, ...]
+    operations: tuple[Operation, ...]
+    faults: tuple[Fault, ...]
+    lease_seconds: float
+    server: bool
+    hints_lost: float
+    contended: bool
+    slow: float
+    hosts: int
+    schedule: bool
+    rolling: bool
+    extra: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def without_faults(self) -> Plan:
+        """The same with nothing going wrong."""
+        return replace(self, faults=(), hints_lost=0.0)
+
+
+def draw(seed: int, *, small: bool = False) -> Plan:
+    """Draw a world; a small one for a store that takes its time."""
+    chance = random.Random(f"plan {seed}")
+    many = chance.choice((2, 3, 4, 5, 6) if small else (3, 4, 6, 8, 10, 14))
+    seconds = 4 + many * 0.8
+    operations: list[Operation] = []
+    wanted = []
+    for number in range(many):
+        said = chance.random()
+        closed = said < 0.35
+        if closed and chance.random() < 0.6:
+            kind = chance.choice(("rewind", "fork", "interrupt"))
+            operations.append(Operation(kind, number, chance.random() * (seconds + 6)))
+        elif chance.random() < 0.2:
+            operations.append(Operation("cancel", number, chance.random() * (seconds + 8)))
+        wanted.append(_wanted(chance, number, chance.random() * seconds, closed=closed))
+    budget = chance.choice((0, 1, 2, 3, 4, 5, 6, 8))
+    return Plan(
+        seed=seed,
+        workers=chance.choice((1, 2, 2, 3, 4)),
+        wakers=chance.choice((1, 1, 2)),
+        wanted=tuple(wanted),
+        operations=tuple(operations),
+        faults=tuple(faults.draw(chance, budget)),
+        lease_seconds=chance.choice((6.0, 9.0, 15.0)),
+        server=chance.random() < 0.5,
+        hints_lost=chance.choice((0.0, 0.05, 0.3, 1.0)),
+        contended=chance.random() < 0.2,
+        slow=chance.choice((0.001, 0.2, 1.5)),
+        hosts=chance.choice((1, 1, 2)),
+        schedule=chance.random() < 0.25,
+        rolling=chance.random() < 0.25,
+    )
+
+
+def _wanted(chance: random.Random, number: int, at: float, *, closed: bool) -> Wanted:
+    label = f"r{number}"
+    turns = []
+    for turn in range(chance.choice((1, 1, 2, 3))):
+        acts = [
+            _act(chance, f"{label}t{turn}a{place}", CLOSED if closed else OPEN) for place in range(chance.choice((1, 2, 2, 3)))
+        ]
+        turns.append(acts)
+    return Wanted(
+        Script(label, turns),
+        at,
+        senders=chance.choice((1, 2, 3)),
+        tenant=chance.choice(("default", "default", "acme")),
+        priority=chance.choice((0, 0, 5)),
+        line=chance.choice(("", "", "", "", "only")),
+        deadline=0.0 if closed or chance.random() < 0.93 else 3.0 + chance.random() * 20,
+        budget=chance.random() < 0.5,
+        old=chance.random() < 0.5,
+    )
+
+
+def _act(chance: random.Random, tag: str, kinds: dict[str, int], *, inside: bool = False) -> Act:
+    allowed = {kind: weight for kind, weight in kinds.items() if not inside or kind not in _ALONE}
+    (kind,) = chance.choices(list(allowed), list(allowed.values()))
+    n = chance.choice((1, 2, 3, 5))
+    inner: list[Act] = []
+    if kind in {"children", "both"}:
+        among = CLOSED if kind == "children" else OPEN
+        inner = [_act(chance, f"{tag}i{place}", among, inside=True) for place in range(chance.choice((1, 2, 3)))]
+    return Act(kind, tag, n, inner)
