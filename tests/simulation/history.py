@@ -5,7 +5,7 @@ from __future__ import annotations
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from torpor.engine import branching, runs, waits
+from torpor.core.ids import parse_run
 from torpor.engine import commit as commits
 from torpor.engine import decisions, effects, leases
 
@@ -73,14 +73,13 @@ class History:
         """When cancel was acknowledged for a run: the place of the event."""
         self.decided: list[tuple[int, str, bool, str]] = []
         """Every decision that counted: place, wait, whether approved, by whom."""
-        self.branched: dict[int, int] = {}
-        """How often a run got a new branch."""
-        self.branched_at: list[tuple[int, int]] = []
-        """(place, run) of each rewind, retry and fork: an epoch begins without a claim."""
+        self.rewound: dict[int, int] = {}
+        """How often a run was put back: it has a new branch each time."""
+        self.reaped: list[tuple[int, int, int]] = []
+        """(place, run, epoch) of each lease that was taken away."""
         self.copies: list[tuple[int, str, str]] = []
         """(place, original, copy)."""
         self.deaths: dict[str, int] = {}
-        self.signals: list[tuple[int, int, str]] = []
 
     @property
     def place(self) -> int:
@@ -105,7 +104,7 @@ class History:
 
     def happened(self, process: Process, moment: str, op: Any, args: Sequence[Any], value: Any, at: int) -> None:
         """Take note of a transaction that happened."""
-        note: Callable[..., str] | None = _NOTES.get(op)
+        note: Callable[..., str] | None = _NOTES.get(op) or _BY_NAME.get(op.__name__)
         said = note(self, process.name, args, value, at) if note is not None else ""
         if said or moment not in _QUIET:
             self.note(process.name, f"{moment} {said}")
@@ -161,10 +160,19 @@ class History:
         return " ".join(f"run {run} e{lease.epoch} h{lease.head}" for run, lease in found.items())
 
     def _reap(self, _who: str, _args: Sequence[Any], value: Any, _at: int) -> str:
+        self.reaped += [(self.place, one.run_id, one.epoch) for one in value]
         return " ".join(f"run {one.run_id} e{one.epoch} {one.proof.name}" for one in value)
 
     def _cancel(self, _who: str, args: Sequence[Any], value: Any, _at: int) -> str:
-        return f"{args[0]} {value}"
+        run = parse_run(args[0])[1]
+        if not value.state.final:
+            self.cancelled.setdefault(run, self.place)
+        return f"{args[0]} {value.state.word}"
+
+    def _rewind(self, _who: str, args: Sequence[Any], _value: Any, _at: int) -> str:
+        run = parse_run(args[0])[1]
+        self.rewound[run] = self.rewound.get(run, 0) + 1
+        return f"{args[0]} to {args[1]}"
 
     def _decide(self, _who: str, args: Sequence[Any], value: Any, _at: int) -> str:
         decision = args[0]
@@ -188,4 +196,5 @@ _NOTES: dict[Any, Any] = {
     leases.reap: History._reap,  # noqa: SLF001 - its own
     decisions.decide: History._decide,  # noqa: SLF001 - its own
 }
-_UNUSED = (branching, runs, waits)
+_BY_NAME: dict[str, Any] = {"_cancel": History._cancel, "rewind": History._rewind}  # noqa: SLF001 - its own
+"""Operations of the client's own, by name."""

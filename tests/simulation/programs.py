@@ -13,7 +13,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
-from torpor import App, Context, EffectContext, Interrupted, Rows, seconds
+from torpor import App, ChildFailed, Context, EffectContext, Interrupted, Rows, seconds
 from torpor.core.retry import RetryPolicy
 from torpor.sdk.steps import NOT_DONE, done
 
@@ -229,7 +229,8 @@ async def perform(ctx: Context, act: Act) -> Any:  # noqa: C901, PLR0911, PLR091
             children = [
                 await ctx.spawn("play", Script(f"{tag}.{i}", [[one]]), key=f"{tag}.{i}") for i, one in enumerate(act.inner)
             ]
-            return await ctx.join_all(children, return_exceptions=True)
+            ends = await ctx.join_all(children, return_exceptions=True)
+            return ["failed" if isinstance(end, ChildFailed) else end for end in ends]
         case "both":
             return list(await asyncio.gather(*(perform(ctx, one) for one in act.inner)))
     raise AssertionError(act.kind)
@@ -278,10 +279,16 @@ def expected(act: Act, label: str, senders: int) -> Any:  # noqa: PLR0911 - one 
         case "event" | "callback" | "letter":
             return n
         case "children":
-            return [[[one.tag, expected(one, label, senders)]] for one in act.inner]
+            return [_of_child(one, label) for one in act.inner]
         case "both":
             return [expected(one, label, senders) for one in act.inner]
     return {"sleep": "slept", "money": "paid", "fragile": "mended"}[act.kind]
+
+
+def _of_child(act: Act, label: str) -> Any:
+    """Return what a child gives; one that breaks down has failed before somebody mended it."""
+    right = [[act.tag, expected(act, label, 0)]]
+    return AnyOf(lambda got: got in ("failed", right)) if act.kind == "fragile" else right
 
 
 class AnyOf:

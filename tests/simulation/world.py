@@ -16,6 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tests.simulation import invariants, programs
+from tests.simulation.facts import collect
 from tests.simulation.faults import Budget
 from tests.simulation.history import History
 from tests.simulation.link import Database
@@ -28,6 +29,7 @@ from torpor.engine import runs
 from torpor.store.lanes import NoThread
 from torpor.store.rows import RunFilter
 from torpor.store.sqlite import SqliteStore
+from torpor.testing.showing import lines
 from torpor.testing.sweeping import next_due
 from torpor.waker import Waker
 from torpor.worker.renewals import Renewals
@@ -312,7 +314,8 @@ class World:
                 self.database.stepped += length * (-1 if fault.who == 0 else 1)
             case "host step":
                 self._struck(fault, process.name)
-                process.stepped += length * (-1 if fault.who == 0 else 1)
+                for one in process.both():
+                    one.stepped += length * (-1 if fault.who == 0 else 1)
             case "restart":
                 self._struck(fault, "database")
                 self.database.break_connections(min(fault.amount, 5.0))
@@ -356,9 +359,12 @@ class World:
 
     def _restless(self) -> str:
         def said(tx: Tx) -> str:
-            going = [row for row in tx.list_runs(RunFilter(limit=200)) if not row.state.final]
-            waits = {row.id: [f"{w.kind.word} {w.title}" for w in tx.waits([row.id])] for row in going}
-            return "; ".join(f"run {row.id} {row.state.word} {waits[row.id]}" for row in going)
+            found = []
+            for row in tx.list_runs(RunFilter(limit=200)):
+                if not row.state.final or row.state is State.FAILED:
+                    open_waits = [f"{w.kind.word} {w.title}" for w in tx.waits([row.id])]
+                    found.append(f"run {row.id} {row.state.word} {open_waits} {lines(tx, row.id)[-1]}")
+            return "; ".join(found)
 
         return f"{self.people.busy} people; {self.database.look(said)}"
 
@@ -376,6 +382,8 @@ class World:
 
     def _judge(self) -> None:
         self.states = self.database.look(_count_states)
+        self.facts = collect(self)
+        self.facts.booked = self.database.look(booked)
         self.broken += self.people.troubles
         for process in self.machines.processes:
             self.broken += [f"{process.name}: {complaint}" for complaint in process.complaints]
