@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from torpor.engine.queries.people import InboxItem
 
 T = TypeVar("T")
+AGAIN = 20
+"""How often something is said again to a run that seems to have ended."""
 
 
 class People:
@@ -105,18 +107,24 @@ class People:
         for n, _ in enumerate(range(sender, act.n, min(senders, act.n))):
             await asyncio.sleep(chance.random() * chance.choice((0.01, 3)))
             key, name = f"{act.tag} {sender} {n}", f"s{sender}"
-            try:
-                await self._patiently(lambda n=n, key=key: self._client.signal(run, act.tag, n, key=key, sender=name))  # type: ignore[misc]
-            except Conflict:
-                return  # it has ended
+            if not await self._signal(run, act.tag, n, key=key, sender=name):
+                return
 
     async def _signal_once(self, run: str, act: Act) -> None:
         chance = self._chance(act.tag)
         await asyncio.sleep(chance.random() * (act.n + 6))
-        try:
-            await self._patiently(lambda: self._client.signal(run, act.tag, act.n, key=act.tag))
-        except Conflict:
-            return
+        await self._signal(run, act.tag, act.n, key=act.tag)
+
+    async def _signal(self, run: str, name: str, value: Any, **more: Any) -> bool:
+        """Send a signal; one to a run that has failed again a little later: somebody retries it. False: it has ended."""
+        for _ in range(AGAIN):
+            try:
+                await self._patiently(lambda: self._client.signal(run, name, value, **more))
+            except Conflict:
+                await asyncio.sleep(1)
+            else:
+                return True
+        return False
 
     async def _publish(self, act: Act) -> None:
         await asyncio.sleep(self._chance(act.tag).random() * 6)
@@ -124,21 +132,21 @@ class People:
 
     async def _call_back(self) -> None:
         """Answer every callback that is handed out, some of them twice."""
-        answered: set[str] = set()
+        answered: dict[str, int] = {}
         by_tag = {act.tag: act for wanted in self._world.plan.wanted for act in wanted.acts()}
         while True:
             await asyncio.sleep(0.7)
             for token, tag in list(self._world.outside.tokens.items()):
-                if token not in answered:
+                if answered.get(token, 0) < AGAIN:
                     try:
                         await self._client.deliver(token, by_tag[tag].n)
                         if self._chance(tag).random() < 0.5:
                             await self._client.deliver(token, by_tag[tag].n)
-                        answered.add(token)
+                        answered[token] = AGAIN
                     except StoreUnavailable:
                         continue
-                    except (Conflict, NotFound):
-                        answered.add(token)
+                    except (Conflict, NotFound):  # its run may have failed, and be retried
+                        answered[token] = answered.get(token, 0) + 1
 
     # operations
 
