@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.servers import server
-from tests.simulation.harness import Record, Stores, repeat, shrink, story
+from tests.simulation.harness import Record, Stores, chunk, repeat, shrink, story
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,15 +43,6 @@ def one(seed: int, stores: Stores, *, trace: bool) -> int:
     say("\n".join(story(plan, smallest)))
     say(repeat(seed, stores.kind))
     return 1
-
-
-def chunk(work: tuple[int, int, str, str]) -> tuple[int, Record]:
-    """Run some seeds in a process of their own."""
-    first, count, kind, url = work
-    record, stores = Record(), Stores(kind, url)
-    for seed in range(first, first + count):
-        record.add(stores.seed(seed))
-    return first, record
 
 
 def many(first: int, count: int, kind: str, url: str, processes: int, log: str) -> int:

@@ -122,6 +122,15 @@ class Record:
         )
 
 
+def chunk(work: tuple[int, int, str, str]) -> tuple[int, Record]:
+    """Run some seeds in a process of their own."""
+    first, count, kind, url = work
+    record, stores = Record(), Stores(kind, url)
+    for seed in range(first, first + count):
+        record.add(stores.seed(seed))
+    return first, record
+
+
 def shrink(stores: Stores, plan: Plan, broken: list[str], said: Callable[[str], None]) -> tuple[Plan, Outcome]:
     """Take out of a failing plan whatever it fails without; return what is left and how it fails."""
     number = broken[0].split(":")[0]

@@ -49,6 +49,8 @@ class Database:
         self.down_until = self.full_until = self.deaf_until = 0
         self.hints_lost = 0.0
         self.contended = False
+        self.away = 200
+        """How long a message is under way, in microseconds, on average."""
         self.cursed: dict[int, int] = {}
         """Runs whose commits fail in the database, and how often still."""
         self.holders: dict[str, Process | None] = {}
@@ -203,7 +205,7 @@ class Link:
         number = process.ask(Asked(done))
         if process.follows is not None or process.dead:
             return
-        away = 50 + int(process.rng_of_world.expovariate(1 / 300))
+        away = 50 + int(process.rng_of_world.expovariate(1 / self.database.away))
         arrives = self._free[lane] = max(schedule.now + away, self._free.get(lane, 0) + 1)
         schedule.after(arrives - schedule.now, partial(self._arrive, number, op, args, more))
 
@@ -228,7 +230,7 @@ class Link:
         value, error = self._do(op, args, more, moment)
         if error is not None and isinstance(error, StoreUnavailable):
             slow += 1000
-        away = slow + 50 + int(self.process.rng_of_world.expovariate(1 / 200))
+        away = slow + 50 + int(self.process.rng_of_world.expovariate(1 / self.database.away))
         self.database.machines.schedule.after(away, partial(self.process.tell, number, value, error))
 
     def _do(

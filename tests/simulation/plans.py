@@ -23,8 +23,8 @@ CLOSED = {
     "count": 3,
     "say": 2,
     "keyed": 4,
-    "once": 4,
-    "verify": 3,
+    "once": 6,
+    "verify": 4,
     "transactional": 3,
     "drawn": 2,
     "sleep": 3,
@@ -86,6 +86,8 @@ class Plan:
     server: bool
     hints_lost: float
     contended: bool
+    away: int
+    """How long a message takes to the database or back, in microseconds, on average."""
     slow: float
     hosts: int
     schedule: bool
@@ -106,14 +108,13 @@ def draw(seed: int, *, small: bool = False) -> Plan:
     operations: list[Operation] = []
     wanted = []
     for number in range(many):
-        said = chance.random()
-        closed = said < 0.35
+        closed, at = chance.random() < 0.35, chance.random() * seconds
+        soon = at + chance.random() * chance.choice((0.5, 3, 10))
         if closed and chance.random() < 0.6:
-            kind = chance.choice(("rewind", "fork", "interrupt"))
-            operations.append(Operation(kind, number, chance.random() * (seconds + 6)))
-        elif chance.random() < 0.2:
-            operations.append(Operation("cancel", number, chance.random() * (seconds + 8)))
-        wanted.append(_wanted(chance, number, chance.random() * seconds, closed=closed))
+            operations.append(Operation(chance.choice(("rewind", "fork", "interrupt")), number, soon))
+        elif chance.random() < 0.25:
+            operations.append(Operation("cancel", number, soon))
+        wanted.append(_wanted(chance, number, at, closed=closed))
     budget = chance.choice((0, 1, 2, 3, 4, 5, 6, 8))
     return Plan(
         seed=seed,
@@ -125,6 +126,7 @@ def draw(seed: int, *, small: bool = False) -> Plan:
         lease_seconds=chance.choice((6.0, 9.0, 15.0)),
         server=chance.random() < 0.5,
         hints_lost=chance.choice((0.0, 0.05, 0.3, 1.0)),
+        away=chance.choice((200, 2_000, 30_000, 120_000)),
         contended=chance.random() < 0.2,
         slow=chance.choice((0.001, 0.2, 1.5)),
         hosts=chance.choice((1, 1, 2)),

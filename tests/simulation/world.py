@@ -30,7 +30,7 @@ from torpor.store.lanes import NoThread
 from torpor.store.rows import RunFilter
 from torpor.store.sqlite import SqliteStore
 from torpor.testing.showing import lines
-from torpor.testing.sweeping import next_due
+from torpor.testing.sweeping import going_on, next_due
 from torpor.waker import Waker
 from torpor.worker.renewals import Renewals
 from torpor.worker.threads import Threads
@@ -131,6 +131,7 @@ class World:
         if moved is not None:
             self.database.moved = moved
         self.database.hints_lost, self.database.contended = plan.hints_lost, plan.contended
+        self.database.away = plan.away
         self.database.on_kill, self.database.on_copy = self._killed, self._copied
         self.outside = Outside(self.machines, plan.slow)
         self.workers: dict[str, Worker] = {}
@@ -352,8 +353,8 @@ class World:
         return bool(self.database.look(self._at_rest))
 
     def _at_rest(self, tx: Tx) -> bool:
-        counted = tx.count_runs([State.READY, State.RUNNING, State.FAILED], most=1)
-        if any(counted.values()) or tx.undelivered() or next_due(tx) is not None:
+        failed = tx.count_runs([State.FAILED], most=1)[State.FAILED]
+        if failed or going_on(tx) or next_due(tx) is not None:
             return False
         return not tx.people_waits(limit=1)
 
@@ -363,7 +364,7 @@ class World:
             for row in tx.list_runs(RunFilter(limit=200)):
                 if not row.state.final or row.state is State.FAILED:
                     open_waits = [f"{w.kind.word} {w.title}" for w in tx.waits([row.id])]
-                    found.append(f"run {row.id} {row.state.word} {open_waits} {lines(tx, row.id)[-1]}")
+                    found.append(f"run {row.id} {row.state.word} {open_waits} {lines(tx, row.id)[-1:]}")
             return "; ".join(found)
 
         return f"{self.people.busy} people; {self.database.look(said)}"

@@ -15,12 +15,15 @@ from torpor.errors import NotDone, StoreError, StoreUnavailable
 from torpor.sdk.steps import CANNOT_TELL, NOT_DONE, Answer, done
 from torpor.store.protocol import Lane
 from torpor.worker.acting import context_of, span_of
+from torpor.worker.linger import LINGER_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
 
+    from torpor.core.commit import Proposal
     from torpor.core.journal import Stored
     from torpor.engine.cancels import ToUndo
+    from torpor.engine.commit import Reply
     from torpor.engine.family import Joinable
     from torpor.store.rows import WorkerRow
     from torpor.worker.call import Call
@@ -225,7 +228,15 @@ class Outside:
         except Exception as error:  # noqa: BLE001 - the author's, rolled back with everything
             self._worker.loop.call_soon(self._raised, executor, call, error)
         else:
-            self._worker.loop.call_soon(executor.commits.committed, whole, reply)
+            self._worker.loop.call_soon(self._done_inside, executor, call, whole, reply)
+
+    def _done_inside(self, executor: Executor, call: Call, whole: Proposal, reply: Reply) -> None:
+        """Take the reply. One that was refused did not begin: nobody waits for its end (G12), or it is tried again."""
+        if reply.refused is not None:
+            executor.progress.effects.going.pop(call.request.key, None)
+        elif reply.answered or reply.early:
+            self._worker.loop.call_later(LINGER_SECONDS, self.transactional, executor, call)
+        executor.commits.committed(whole, reply)
 
     def _raised(self, executor: Executor, call: Call, error: Exception) -> None:
         if not executor.ended:

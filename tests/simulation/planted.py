@@ -1,0 +1,122 @@
+"""Bugs planted on purpose, one layer after the other: each takes away one thing that the promises rest on.
+
+A simulation that does not find these proves nothing by finding none. They are put in the place of what is right while a world
+lives, and taken out again.
+"""
+
+from __future__ import annotations
+
+import secrets
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+from torpor import waker
+from torpor.client import waking
+from torpor.core.effect import Gate, Resume
+from torpor.engine import commit, effects
+from torpor.store.rows import NewSignal
+from torpor.store.sqlite.tx import SqliteTx
+from torpor.worker import acting, committer, consuming, gate, standing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from torpor.store.rows import Append, Leave
+
+
+@dataclass(frozen=True)
+class Planted:
+    """A bug: in which layer, what it leaves out, which guarantees may be seen broken, and where it is put."""
+
+    layer: str
+    what: str
+    breaks: tuple[str, ...]
+    places: tuple[tuple[Any, str, Any], ...]
+
+    def plant(self) -> AbstractContextManager[object]:
+        """Put it in."""
+        planted = ExitStack()
+        for where, name, wrong in self.places:
+            planted.enter_context(mock.patch.object(where, name, wrong))
+        return planted
+
+    def __str__(self) -> str:
+        """Name it."""
+        return f"{self.layer}: {self.what}"
+
+
+def _always(value: object) -> Callable[..., Any]:
+    return lambda *_given, **_more: value
+
+
+def _drawn(*_given: object) -> str:
+    return secrets.token_hex(16)
+
+
+_next_delivery = consuming.next_delivery
+
+
+def _newest_first(open_waits: Any, unread: Sequence[Any], **more: Any) -> Any:
+    return _next_delivery(open_waits, [*reversed(unread)], **more)
+
+
+_append, _leave, _add_signals = SqliteTx.append, SqliteTx.leave, SqliteTx.add_signals
+
+
+def _append_anywhere(tx: SqliteTx, rows: Sequence[Append], **more: Any) -> Any:
+    """Append under whatever lease there is, at whatever head."""
+    held = tx.leases([row.run_id for row in rows])
+    moved = [
+        row._replace(token=held[row.run_id].token, epoch=held[row.run_id].epoch, head=held[row.run_id].head)
+        if row.run_id in held
+        else row
+        for row in rows
+    ]
+    return _append(tx, moved, **more)
+
+
+def _append_after_cancel(tx: SqliteTx, rows: Sequence[Append], **more: Any) -> Any:
+    return _append(tx, [row._replace(forbids_cancel=False) for row in rows], **more)
+
+
+def _leave_unseen(tx: SqliteTx, rows: Sequence[Leave]) -> Any:
+    """Park a run although a signal came that it did not see."""
+    return _leave(tx, [row._replace(seen=1 << 40) for row in rows])
+
+
+def _any_signal(tx: SqliteTx, signals: Sequence[NewSignal], **more: Any) -> Any:
+    return _add_signals(tx, [signal._replace(key=None) for signal in signals], **more)
+
+
+def _without_key(run_id: int, name: str, body: bytes, _key: str | None = None, sender: str | None = None) -> NewSignal:
+    return NewSignal(run_id, name, body, None, sender)
+
+
+async def _taken_for_done(self: Any, proposals: Sequence[Any], _error: Exception) -> list[Any]:
+    """Believe that a commit happened whose answer was lost."""
+    del self
+    return [commit.Reply(0, acting.Entry and committer.Flag.NONE, proposal.after) for proposal in proposals]  # type: ignore[truthy-function]
+
+
+async def _still_held(_standing: Any) -> bool:
+    return True
+
+
+PLANTED = (
+    Planted("core", "a `once` effect without an outcome is run again", ("G4",), ((acting, "on_resume", _always(Resume.RUN)),)),
+    Planted("core", "an effect's key is drawn", ("G5", "G3"), ((acting, "effect_key", _drawn),)),
+    Planted("core", "the newest message is consumed first", ("G7",), ((consuming, "next_delivery", _newest_first),)),
+    Planted("worker", "the gate always opens", ("G4", "G12", "G2"), ((gate, "gate", _always(Gate.GO)),)),
+    Planted("engine", "a cancelled parent does not stop its children's effects", ("G12",), ((effects, "falling", _always(set())),)),
+    Planted("engine", "decisions that came first are not looked for", ("G10",), ((commit, "_answered_first", _always(set())),)),
+    Planted("store", "the fence forgets token, epoch and head", ("G1", "G2", "G3"), ((SqliteTx, "append", _append_anywhere),)),
+    Planted("store", "an intent is accepted after a cancel", ("G12",), ((SqliteTx, "append", _append_after_cancel),)),
+    Planted("store", "a run is parked over an unseen signal", ("G13", "G7"), ((SqliteTx, "leave", _leave_unseen),)),
+    Planted("store", "a signal's key is forgotten", ("G7",), ((SqliteTx, "add_signals", _any_signal),)),
+    Planted("worker", "a lost answer is taken for a commit", ("G3", "G13"), ((committer.Committer, "_find_out", _taken_for_done),)),
+    Planted("worker", "the life lock is not asked", ("G4", "G2"), ((standing.Standing, "prove", _still_held),)),
+    Planted("waker", "timers are not fired", ("G13",), ((waker, "SWEEPS", waker.SWEEPS[1:]),)),
+    Planted("client", "what is sent again has no key", ("G7",), ((waking, "NewSignal", _without_key),)),
+)
