@@ -36,6 +36,7 @@ MOMENTS = {
     "sweep": 2,
     "reap": 2,
     "settle late": 1,
+    "acting": 12,
 }
 """Moments that a fault may strike at, and how often one is drawn."""
 AT_MOMENTS = {
@@ -67,6 +68,8 @@ AT_TIMES = {
 KINDS = (*AT_MOMENTS, *AT_TIMES)
 INSIDE = frozenset({"transactional", "inside"})
 """Where a kill inside the transaction is something else than one before it."""
+ACTING = frozenset({"kill before", "kill after", "freeze", "copy"})
+"""What strikes while an effect acts: before it happened, or after."""
 COMMITS = frozenset(
     {"intent", "outcome", "consumed", "question", "suspend", "checkpoint", "finish", "note", "transactional", "inside"}
 )
@@ -107,6 +110,8 @@ def draw(chance: random.Random, budget: int) -> list[Fault]:
 def _may(kind: str, moment: str) -> bool:
     if kind == "kill inside":
         return moment in INSIDE
+    if moment == "acting":
+        return kind in ACTING
     if kind == "bad commit":
         return moment in COMMITS - INSIDE
     return True

@@ -6,7 +6,9 @@ import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from tests.simulation.machines import Machines
+    from collections.abc import Callable
+
+    from tests.simulation.machines import Machines, Process
     from torpor import EffectContext
 
 
@@ -30,6 +32,10 @@ class Outside:
         """Begin with nothing done; `slow` is how long an effect takes at most, in seconds."""
         self._machines = machines
         self._slow = slow
+        self.strike: Callable[[Process], str] = lambda _process: ""
+        """Asked at the start of each effect whether its process dies: `before` it happens, `after` it, or not at all."""
+        self.die: Callable[[Process], object] = lambda _process: None
+        """Ends a process."""
         self.starts: list[Start] = []
         self.results: dict[str, str] = {}
         """What was done, by key."""
@@ -42,6 +48,7 @@ class Outside:
         """Do something. A shadow takes as long and does nothing."""
         process = self._machines.present
         assert process is not None
+        struck = ""
         before, after = process.rng.random() * self._slow, process.rng.random() * self._slow
         if process.follows is None:
             if kind == "step":
@@ -49,11 +56,17 @@ class Outside:
             else:
                 at, place = self._machines.schedule.now, self._machines.schedule.events
                 self.starts.append(Start(at, process.name, kind, ctx.run_id, tag, ctx.key, ctx.attempt, place))
+                struck = self.strike(process)
+        if struck == "before":
+            await process.create_future()  # it is dead: nobody goes on here
         if process.rng.random() < 0.5:
             await asyncio.sleep(before)
         result = f"{kind}:{tag}:{n}"
         if kind != "step" and process.follows is None and not process.dead:
             self.results.setdefault(ctx.key, result)
+        if struck == "after":
+            self.die(process)
+            await process.create_future()
         if process.rng.random() < 0.3:
             await asyncio.sleep(after)
         return result

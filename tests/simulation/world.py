@@ -134,6 +134,7 @@ class World:
         self.database.away = plan.away
         self.database.on_kill, self.database.on_copy = self._killed, self._copied
         self.outside = Outside(self.machines, plan.slow)
+        self.outside.strike, self.outside.die = self._acting, lambda process: self._killed(process, "after it acted")
         self.workers: dict[str, Worker] = {}
         self.calm = False
         self._count = 0
@@ -285,7 +286,27 @@ class World:
         if hasattr(renewing, "renewals"):
             _wind(copy)
 
-    # faults of a time
+    # faults
+
+    def _acting(self, process: Process) -> str:
+        """Let a fault strike a process that begins an effect."""
+        fault = self.budget.at("acting", self.database.links[process.name].who)
+        if fault is None:
+            return ""
+        self.budget.spent(fault, "acting")
+        self.history.note(process.name, f"FAULT {fault}")
+        match fault.kind:
+            case "kill before":
+                self._killed(process, "as it began to act")
+                return "before"
+            case "kill after":
+                return "after"
+            case "freeze":
+                process.freeze()
+                self.machines.schedule.after(micros(fault.amount), process.thaw)
+            case _:
+                self.machines.schedule.after(1, partial(self._copied, process, fault))
+        return ""
 
     def _struck(self, fault: Fault, name: str) -> None:
         self.budget.spent(fault, "time")
