@@ -8,7 +8,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 ARGS ?=
 
-.PHONY: help setup apt demo check format test slowly differential faults bench bench-quick bench-growth figures lock changelog clean
+.PHONY: help setup apt demo check format test slowly differential sim faults bench bench-quick bench-growth figures lock changelog clean
 
 help: ## print this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,6 +50,9 @@ differential: $(READY) ## a model and both stores in step: EXAMPLES histories (2
 faults: $(READY) apt ## real faults under load: MINUTES (1) on STORE (postgres, sqlite), from SEED, of the kinds FAULTS=kill,stop
 	@nice -n 10 $(BIN)/python -m tests.faults --minutes $(or $(MINUTES),1) --store $(or $(STORE),postgres) \
 		$(if $(SEED),--seed $(SEED)) $(if $(FAULTS),--faults $(FAULTS)) $(ARGS)
+
+sim: $(READY) ## repeat a simulated world, and shrink one that fails: SEED=1234; many: SEEDS=1000; STORE=postgres
+	@$(BIN)/python -m tests.simulation --seed $(or $(SEED),1) --seeds $(or $(SEEDS),0) --store $(or $(STORE),sqlite) $(ARGS)
 
 slowly: $(READY) apt ## the tests on a slow machine, whose pauses are drawn from SEED=7; what fails hopes for pace
 	@SLOWNESS=$(or $(SEED),1) $(BIN)/pytest -n 6 -m "not alone" $(ARGS)

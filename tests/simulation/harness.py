@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.simulation import faults, plans
-from tests.simulation.machines import START_AT
+from tests.simulation.process import START_AT
 from tests.simulation.world import World
 from tests.stores import Moment, Place
 
@@ -145,7 +145,9 @@ def shrink(stores: Stores, plan: Plan, broken: list[str], said: Callable[[str], 
             found = stores.live(smaller, keep_lines=True)
             if any(one.split(":")[0] == number for one in found.broken):
                 best, outcome, again = smaller, found, True
-                said(f"  {len(best.faults)} faults, {len(best.wanted)} runs, {len(best.operations)} operations: still {number}")
+                said(
+                    f"  {len(best.faults)} faults, {len(best.wanted)} runs, {len(best.operations)} operations: still {number}"
+                )
                 break
     return best, outcome
 
@@ -156,11 +158,10 @@ def _smaller(plan: Plan) -> Iterator[Plan]:
         half = len(plan.faults) // 2
         yield replace(plan, faults=plan.faults[:half])
         yield replace(plan, faults=plan.faults[half:])
-    if len(plan.wanted) > 1:
+    if len(plan.wanted) > 1 and not plan.operations:
         half = len(plan.wanted) // 2
-        for kept in (plan.wanted[:half], plan.wanted[half:]):
-            if not plan.operations:
-                yield replace(plan, wanted=kept)
+        yield replace(plan, wanted=plan.wanted[:half])
+        yield replace(plan, wanted=plan.wanted[half:])
     for number in range(len(plan.faults)):
         yield replace(plan, faults=(*plan.faults[:number], *plan.faults[number + 1 :]))
     for number in range(len(plan.operations)):
@@ -171,15 +172,19 @@ def _smaller(plan: Plan) -> Iterator[Plan]:
         yield replace(plan, workers=plan.workers - 1)
     if plan.wakers > 1:
         yield replace(plan, wakers=1)
+    yield from _shorter(plan)
+
+
+def _shorter(plan: Plan) -> Iterator[Plan]:
+    """Yield plans in which one run does one thing less."""
     for number, wanted in enumerate(plan.wanted):
         turns = wanted.script.turns
-        for turn in range(len(turns)):
-            for place in range(len(turns[turn])):
-                if sum(map(len, turns)) > 1:
-                    acts = [*turns[turn][:place], *turns[turn][place + 1 :]]
-                    kept = [*turns[:turn], *([acts] if acts else []), *turns[turn + 1 :]]
-                    smaller = replace(wanted, script=replace(wanted.script, turns=kept))
-                    yield replace(plan, wanted=(*plan.wanted[:number], smaller, *plan.wanted[number + 1 :]))
+        for turn, acts in enumerate(turns):
+            for place in range(len(acts) if sum(map(len, turns)) > 1 else 0):
+                left = [*acts[:place], *acts[place + 1 :]]
+                kept = [*turns[:turn], *([left] if left else []), *turns[turn + 1 :]]
+                smaller = replace(wanted, script=replace(wanted.script, turns=kept))
+                yield replace(plan, wanted=(*plan.wanted[:number], smaller, *plan.wanted[number + 1 :]))
 
 
 def _without(plan: Plan, number: int) -> Plan:

@@ -12,7 +12,8 @@ from torpor.engine import decisions, effects, leases
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tests.simulation.machines import Machines, Process
+    from tests.simulation.machines import Machines
+    from tests.simulation.process import Process
     from torpor.core.commit import Proposal
     from torpor.core.journal import Entry
     from torpor.core.run import State

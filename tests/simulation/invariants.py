@@ -39,7 +39,9 @@ def g1_one_writer(world: World) -> list[str]:
         if lease is None or lease.token != one.token:
             broken.append(f"G1: {one.process} wrote run {one.run} under epoch {one.epoch}, which was never claimed so")
         elif one.epoch < newest[one.run]:
-            broken.append(f"G1: {one.process} wrote run {one.run} under epoch {one.epoch}, after {newest[one.run]} began")
+            broken.append(
+                f"G1: {one.process} wrote run {one.run} under epoch {one.epoch}, after {newest[one.run]} began"
+            )
     return broken
 
 
@@ -57,7 +59,11 @@ def g2_one_copy(world: World) -> list[str]:
             shared = any(t.run == one.run and t.epoch == one.epoch and t.place <= place for t in world.history.taken)
             if one.place > place and one.process in {original, copy} and shared:
                 writers[one.run, one.epoch].add(one.process)
-        broken += [f"G2: run {run}, epoch {epoch} was written by both copies" for (run, epoch), w in writers.items() if len(w) > 1]
+        broken += [
+            f"G2: run {run}, epoch {epoch} was written by both copies"
+            for (run, epoch), w in writers.items()
+            if len(w) > 1
+        ]
     return broken
 
 
@@ -106,7 +112,11 @@ def _past_gate(world: World, key: str) -> int:
     run = _number(world, starts[0].run)
     count = 0
     for place, original, copy in world.history.copies:
-        gates = [one.place for one in world.history.gated if one.run == run and one.process == original and one.place <= place]
+        gates = [
+            one.place
+            for one in world.history.gated
+            if one.run == run and one.process == original and one.place <= place
+        ]
         if gates and {start.process for start in starts} & {copy} and all(start.place > max(gates) for start in starts):
             count += 1
     return count
@@ -204,7 +214,11 @@ def g10_consent(world: World) -> list[str]:
     for ended in world.facts.runs.values():
         asked: dict[str, int] = {}
         for line in ended.journal:
-            if line.kind == "wait" and isinstance(line.value, dict) and str(line.value.get("title", "")).startswith("do "):
+            if (
+                line.kind == "wait"
+                and isinstance(line.value, dict)
+                and str(line.value.get("title", "")).startswith("do ")
+            ):
                 asked[line.key] = line.seq
             elif line.kind == "consumed" and line.key in asked and isinstance(line.value, dict):
                 found = decided.get(wait_name(ended.row.id, asked.pop(line.key)))
@@ -268,12 +282,12 @@ def g18_late_is_harmless(world: World) -> list[str]:
 
 def g19_a_copy_is_new(world: World) -> list[str]:
     """A fork acts under keys of its own, and nothing of it was decided by what its source was asked."""
-    broken = []
     keys: dict[str, str] = {}
-    for start in world.outside.starts:
-        if keys.setdefault(start.key, start.run) != start.run:
-            broken.append(f"G19: {start.run} acted under a key of {keys[start.key]}")
-    return broken
+    return [
+        f"G19: {start.run} acted under a key of {keys[start.key]}"
+        for start in world.outside.starts
+        if keys.setdefault(start.key, start.run) != start.run
+    ]
 
 
 def g20_bounded_waking(world: World) -> list[str]:

@@ -11,18 +11,19 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tests.simulation.faults import moment_of
-from tests.simulation.machines import SECOND, START_AT, Asked
+from tests.simulation.process import SECOND, START_AT, Asked, settled
 from torpor.core.lease import Proof
 from torpor.engine.commit import commit
 from torpor.errors import StoreUnavailable
 from torpor.store.protocol import Lane
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from tests.simulation.faults import Budget, Fault
     from tests.simulation.history import History
-    from tests.simulation.machines import Machines, Process
+    from tests.simulation.machines import Machines
+    from tests.simulation.process import Process
     from torpor.core.commit import Proposal
     from torpor.store.protocol import LifeLock, Listener, Store, Tx
     from torpor.store.rows import WorkerRow
@@ -68,7 +69,12 @@ class Database:
         return link
 
     def run(
-        self, op: Callable[..., Any], args: tuple[Any, ...], more: dict[str, Any], *, spoiled: BaseException | None = None
+        self,
+        op: Callable[..., Any],
+        args: tuple[Any, ...],
+        more: dict[str, Any],
+        *,
+        spoiled: BaseException | None = None,
     ) -> Any:
         """Do a transaction, here and now; `spoiled` is raised before its COMMIT."""
         hints: list[str] = []
@@ -79,7 +85,8 @@ class Database:
             value = op(tx, *args, **more)
             if spoiled is not None:
                 raise spoiled
-            hints[:] = sorted(getattr(tx, "hinted", None) or getattr(tx, "hints", ()))
+            said: Iterable[str] = getattr(tx, "hinted" if self.store.kind == "postgres" else "hints")
+            hints[:] = sorted(said)
             return value
 
         if self.machines.schedule.now < self.down_until:
@@ -189,13 +196,19 @@ class Link:
 
         def settle(value: Any, error: BaseException | None) -> None:
             if not answer.done():
-                _ = answer.set_result(value) if error is None else answer.set_exception(error)
+                settled(answer, value, error)
 
         self._send(settle, lane, op, args, more)
         return await answer
 
     def transact_then(
-        self, done: Callable[[Any, BaseException | None], None], op: Any, /, *args: Any, lane: Lane = Lane.WORK, **more: Any
+        self,
+        done: Callable[[Any, BaseException | None], None],
+        op: Any,
+        /,
+        *args: Any,
+        lane: Lane = Lane.WORK,
+        **more: Any,
     ) -> None:
         """Send a transaction."""
         self._send(done, lane, op, args, more)
@@ -351,7 +364,9 @@ class Link:
         holder = self.database.holders.get(worker.life)
         if holder is not None and not holder.dead:
             return Proof.NONE
-        owners = [link for link in self.database.links.values() if link.life == worker.life and link.process.follows is None]
+        owners = [
+            link for link in self.database.links.values() if link.life == worker.life and link.process.follows is None
+        ]
         if any(link.process.dead and link.host == self.host for link in owners):
             return Proof.PROCESS_GONE  # a copy of it on another host, which has not the lock, may live on
         return Proof.LOCK_GONE if self.database.server else Proof.NONE

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.simulation.machines import Machines, Process
+    from tests.simulation.machines import Machines
+    from tests.simulation.process import Process
     from torpor import EffectContext
 
 

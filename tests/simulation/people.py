@@ -39,6 +39,7 @@ class People:
         self._tasks: set[asyncio.Task[Any]] = set()
         self.runs: dict[int, str] = {}
         """The runs that were started, by their number in the plan."""
+        self._started = [asyncio.Event() for _ in world.plan.wanted]
         self.forks: list[tuple[int, str]] = []
         self.busy = 0
         self.again: dict[str, int] = {}
@@ -89,6 +90,7 @@ class People:
             more["budget"] = "0.03"
         started = await self._patiently(lambda: client.start("play", script, key=script.label, **more))
         self.runs[number] = started.run_id
+        self._started[number].set()
         for act in wanted.acts():
             if act.kind == "receive":
                 for sender in range(min(wanted.senders, act.n)):
@@ -152,8 +154,7 @@ class People:
 
     async def _operate(self, operation: Operation) -> None:
         await asyncio.sleep(operation.at)
-        while operation.run not in self.runs:
-            await asyncio.sleep(1)
+        await self._started[operation.run].wait()
         run, client = self.runs[operation.run], self._client
         chance = self._chance(f"{operation}")
         try:

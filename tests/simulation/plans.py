@@ -102,7 +102,7 @@ class Plan:
 
 def draw(seed: int, *, small: bool = False) -> Plan:
     """Draw a world; a small one for a store that takes its time."""
-    chance = random.Random(f"plan {seed}")
+    chance = random.Random(f"plan {seed}")  # noqa: S311 - a simulation's chance
     many = chance.choice((2, 3, 4, 5, 6) if small else (3, 4, 6, 8, 10, 14))
     seconds = 4 + many * 0.8
     operations: list[Operation] = []
@@ -140,7 +140,8 @@ def _wanted(chance: random.Random, number: int, at: float, *, closed: bool) -> W
     turns = []
     for turn in range(chance.choice((1, 1, 2, 3))):
         acts = [
-            _act(chance, f"{label}t{turn}a{place}", CLOSED if closed else OPEN) for place in range(chance.choice((1, 2, 2, 3)))
+            _act(chance, f"{label}t{turn}a{place}", CLOSED if closed else OPEN)
+            for place in range(chance.choice((1, 2, 2, 3)))
         ]
         turns.append(acts)
     return Wanted(

@@ -15,6 +15,8 @@ from unittest import mock
 from torpor import waker
 from torpor.client import waking
 from torpor.core.effect import Gate, Resume
+from torpor.core.run import Flag
+from torpor.core.wait import next_delivery
 from torpor.engine import commit, effects
 from torpor.store.rows import NewSignal
 from torpor.store.sqlite.tx import SqliteTx
@@ -23,6 +25,7 @@ from torpor.worker import acting, committer, consuming, gate, standing
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from torpor.core.commit import Proposal
     from torpor.store.rows import Append, Leave
 
 
@@ -57,11 +60,8 @@ def _drawn(*_given: object) -> str:
     return secrets.token_hex(16)
 
 
-_next_delivery = consuming.next_delivery
-
-
 def _newest_first(open_waits: Any, unread: Sequence[Any], **more: Any) -> Any:
-    return _next_delivery(open_waits, [*reversed(unread)], **more)
+    return next_delivery(open_waits, [*reversed(unread)], **more)
 
 
 _append, _leave, _add_signals = SqliteTx.append, SqliteTx.leave, SqliteTx.add_signals
@@ -96,10 +96,9 @@ def _without_key(run_id: int, name: str, body: bytes, _key: str | None = None, s
     return NewSignal(run_id, name, body, None, sender)
 
 
-async def _taken_for_done(self: Any, proposals: Sequence[Any], _error: Exception) -> list[Any]:
+async def _taken_for_done(_committer: Any, proposals: Sequence[Proposal], _error: Exception) -> list[commit.Reply]:
     """Believe that a commit happened whose answer was lost."""
-    del self
-    return [commit.Reply(0, acting.Entry and committer.Flag.NONE, proposal.after) for proposal in proposals]  # type: ignore[truthy-function]
+    return [commit.Reply(0, Flag.NONE, proposal.after) for proposal in proposals]
 
 
 async def _still_held(_standing: Any) -> bool:
@@ -107,17 +106,42 @@ async def _still_held(_standing: Any) -> bool:
 
 
 PLANTED = (
-    Planted("core", "a `once` effect without an outcome is run again", ("G4",), ((acting, "on_resume", _always(Resume.RUN)),)),
+    Planted(
+        "core",
+        "a `once` effect without an outcome is run again",
+        ("G4",),
+        ((acting, "on_resume", _always(Resume.RUN)),),
+    ),
     Planted("core", "an effect's key is drawn", ("G5", "G3"), ((acting, "effect_key", _drawn),)),
     Planted("core", "the newest message is consumed first", ("G7",), ((consuming, "next_delivery", _newest_first),)),
     Planted("worker", "the gate always opens", ("G4", "G12", "G2"), ((gate, "gate", _always(Gate.GO)),)),
-    Planted("engine", "a cancelled parent does not stop its children's effects", ("G12",), ((effects, "falling", _always(set())),)),
-    Planted("engine", "decisions that came first are not looked for", ("G10",), ((commit, "_answered_first", _always(set())),)),
-    Planted("store", "the fence forgets token, epoch and head", ("G1", "G2", "G3"), ((SqliteTx, "append", _append_anywhere),)),
+    Planted(
+        "engine",
+        "a cancelled parent does not stop its children's effects",
+        ("G12",),
+        ((effects, "falling", _always(set())),),
+    ),
+    Planted(
+        "engine",
+        "decisions that came first are not looked for",
+        ("G10",),
+        ((commit, "_answered_first", _always(set())),),
+    ),
+    Planted(
+        "store",
+        "the fence forgets token, epoch and head",
+        ("G1", "G2", "G3"),
+        ((SqliteTx, "append", _append_anywhere),),
+    ),
     Planted("store", "an intent is accepted after a cancel", ("G12",), ((SqliteTx, "append", _append_after_cancel),)),
     Planted("store", "a run is parked over an unseen signal", ("G13", "G7"), ((SqliteTx, "leave", _leave_unseen),)),
     Planted("store", "a signal's key is forgotten", ("G7",), ((SqliteTx, "add_signals", _any_signal),)),
-    Planted("worker", "a lost answer is taken for a commit", ("G3", "G13"), ((committer.Committer, "_find_out", _taken_for_done),)),
+    Planted(
+        "worker",
+        "a lost answer is taken for a commit",
+        ("G3", "G13"),
+        ((committer.Committer, "_find_out", _taken_for_done),),
+    ),
     Planted("worker", "the life lock is not asked", ("G4", "G2"), ((standing.Standing, "prove", _still_held),)),
     Planted("waker", "timers are not fired", ("G13",), ((waker, "SWEEPS", waker.SWEEPS[1:]),)),
     Planted("client", "what is sent again has no key", ("G7",), ((waking, "NewSignal", _without_key),)),

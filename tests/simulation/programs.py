@@ -227,7 +227,8 @@ async def perform(ctx: Context, act: Act) -> Any:  # noqa: C901, PLR0911, PLR091
             return bool(await ctx.on_cancel(release, tag))
         case "children":
             children = [
-                await ctx.spawn("play", Script(f"{tag}.{i}", [[one]]), key=f"{tag}.{i}") for i, one in enumerate(act.inner)
+                await ctx.spawn("play", Script(f"{tag}.{i}", [[one]]), key=f"{tag}.{i}")
+                for i, one in enumerate(act.inner)
             ]
             ends = await ctx.join_all(children, return_exceptions=True)
             return ["failed" if isinstance(end, ChildFailed) else end for end in ends]
@@ -273,7 +274,7 @@ def expected(act: Act, label: str, senders: int) -> Any:  # noqa: PLR0911 - one 
         case "receive":
             return AnyOf(lambda got: _in_order(got, n, senders))
         case "race":
-            return AnyOf(lambda got: got == "late" or got == [n])
+            return AnyOf(lambda got: got in ("late", [n]))
         case "ask":
             return "ab"[approves(tag)]
         case "event" | "callback" | "letter":
@@ -314,4 +315,6 @@ def _in_order(got: Any, n: int, senders: int) -> bool:
     by_sender: dict[str, list[int]] = {}
     for sender, value in got:
         by_sender.setdefault(sender, []).append(value)
-    return len(by_sender) == min(senders, n) and all(values == list(range(len(values))) for values in by_sender.values())
+    return len(by_sender) == min(senders, n) and all(
+        values == list(range(len(values))) for values in by_sender.values()
+    )

@@ -7,7 +7,6 @@ something with a name (G13). What must have been true all along is asked afterwa
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import logging
 import time
@@ -20,9 +19,11 @@ from tests.simulation.facts import collect
 from tests.simulation.faults import Budget
 from tests.simulation.history import History
 from tests.simulation.link import Database
-from tests.simulation.machines import SECOND, Machines, Process
+from tests.simulation.machines import Machines
+from tests.simulation.members import Here, Renewing, wind
 from tests.simulation.outside import Outside
 from tests.simulation.people import People
+from tests.simulation.process import SECOND, Process
 from torpor.clock import micros
 from torpor.core.run import State
 from torpor.engine import runs
@@ -32,13 +33,10 @@ from torpor.store.sqlite import SqliteStore
 from torpor.testing.showing import lines
 from torpor.testing.sweeping import going_on, next_due
 from torpor.waker import Waker
-from torpor.worker.renewals import Renewals
-from torpor.worker.threads import Threads
 from torpor.worker.worker import Worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from concurrent.futures import Future
 
     from tests.simulation.faults import Fault
     from tests.simulation.link import Link
@@ -50,54 +48,6 @@ TROUBLE_SECONDS = 26.0
 REST_SECONDS = 400.0
 """How long the calm may last before everything rests."""
 MOST_EVENTS = 400_000
-
-
-class _Here(Threads):
-    """Runs what would run in a thread."""
-
-    def submit(self, function: Callable[..., Any], /, *args: Any, **more: Any) -> Future[Any]:
-        """Run it now."""
-        from concurrent.futures import Future
-
-        future: Future[Any] = Future()
-        try:
-            future.set_result(function(*args, **more))
-        except BaseException as error:  # noqa: BLE001 - it belongs to whoever waits for the result
-            future.set_exception(error)
-        return future
-
-
-class _Renewing(Renewals):
-    """The renewals of a process without threads: a beat of the schedule."""
-
-    def start(self) -> None:
-        """Begin to beat."""
-        process: Any = asyncio.get_running_loop()
-        process.renewals = self
-        if process.follows is None:
-            _wind(process)
-
-    def stop(self) -> None:
-        """Beat no more."""
-        self._stop.set()
-
-    @property
-    def stopped(self) -> bool:
-        """Whether it beats no more."""
-        return self._stop.is_set()
-
-
-def _wind(process: Any) -> None:
-    pause = process.enter(process.renewals.pause)
-    process.machines.schedule.after(int(pause * SECOND) + 1, partial(process.when_awake, partial(_beat, process)))
-
-
-def _beat(process: Any) -> None:
-    if process.renewals.stopped or process.dead:
-        return
-    for one in process.both():
-        one.enter(one.renewals.beat)
-    _wind(process)
 
 
 @dataclass
@@ -126,7 +76,7 @@ class World:
         self.history = History(self.machines)
         self.budget = Budget(plan.faults)
         self._own = store is None
-        inner = SqliteStore(":memory:", clock=lambda: self.database.now(), lane=NoThread) if store is None else store
+        inner = SqliteStore(":memory:", clock=self._now, lane=NoThread) if store is None else store
         self.database = Database(inner, self.machines, self.history, self.budget, server=plan.server)
         if moved is not None:
             self.database.moved = moved
@@ -176,6 +126,9 @@ class World:
             len(self.history.copies),
         )
 
+    def _now(self) -> int:
+        return self.database.now()
+
     def _begin(self) -> None:
         if self._own:
             self.database.store.migrate()
@@ -224,10 +177,12 @@ class World:
         self.history.note(process.name, "starts")
 
     def _work(self, process: Process, link: Link) -> None:
-        worker = Worker(link, programs.app.flows, name=process.name, lease_seconds=self.plan.lease_seconds, drain_seconds=4.0)
-        worker.renewing = _Renewing
+        worker = Worker(
+            link, programs.app.flows, name=process.name, lease_seconds=self.plan.lease_seconds, drain_seconds=4.0
+        )
+        worker.renewing = Renewing
         worker.clocks = self.machines.clocks(process)
-        worker._threads = _Here(1, "none")  # noqa: SLF001 - nothing runs in a thread here
+        worker._threads = Here(1, "none")  # noqa: SLF001 - nothing runs in a thread here
         self.workers[process.name] = worker
         process.create_task(self._run(process, worker.run()))
 
@@ -284,7 +239,7 @@ class World:
         self.history.copies.append((self.history.place, process.name, copy.name))
         renewing: Any = copy
         if hasattr(renewing, "renewals"):
-            _wind(copy)
+            wind(copy)
 
     # faults
 
@@ -317,41 +272,42 @@ class World:
         if self.calm or not living:
             return
         process = living[fault.who % len(living)]
-        link = self.database.links[process.name]
+        if fault.kind in {"clock step", "restart", "deaf"}:
+            self._struck(fault, "database")
+            self._strike_database(fault)
+        elif fault.kind != "drain" or process.name in self.workers:
+            self._struck(fault, process.name)
+            self._strike_process(fault, process)
+
+    def _strike_database(self, fault: Fault) -> None:
         length = micros(fault.amount)
+        if fault.kind == "clock step":
+            self.database.stepped += length * (-1 if fault.who == 0 else 1)
+        elif fault.kind == "restart":
+            self.database.break_connections(min(fault.amount, 5.0))
+        else:
+            self.database.deaf_until = self.machines.schedule.now + length
+
+    def _strike_process(self, fault: Fault, process: Process) -> None:
+        length, link = micros(fault.amount), self.database.links[process.name]
         match fault.kind:
             case "kill":
-                self._struck(fault, process.name)
                 self._killed(process, "killed")
             case "freeze long":
-                self._struck(fault, process.name)
                 process.freeze()
                 self.machines.schedule.after(length, process.thaw)
             case "suspend":
-                self._struck(fault, process.name)
                 process.freeze()
                 self.machines.schedule.after(length, partial(process.thaw, clock_stood_still=length))
-            case "clock step":
-                self._struck(fault, "database")
-                self.database.stepped += length * (-1 if fault.who == 0 else 1)
             case "host step":
-                self._struck(fault, process.name)
                 for one in process.both():
                     one.stepped += length * (-1 if fault.who == 0 else 1)
-            case "restart":
-                self._struck(fault, "database")
-                self.database.break_connections(min(fault.amount, 5.0))
             case "cut":
-                self._struck(fault, process.name)
                 link.cut_until = self.machines.schedule.now + length
                 if self.database.server and link.life:
                     self.database.holders[link.life] = None
-            case "drain" if process.name in self.workers:
-                self._struck(fault, process.name)
+            case _:
                 process.enter(self.workers[process.name].stop)
-            case "deaf":
-                self._struck(fault, "database")
-                self.database.deaf_until = self.machines.schedule.now + length
 
     def _calm_down(self) -> None:
         """End every fault: from here on nothing goes wrong."""
@@ -393,11 +349,11 @@ class World:
     def may_still_start(self, run: int) -> bool:
         """Whether a worker is alive that once held a run and does not know yet that it lost it."""
         held = {one.process for one in self.history.taken if one.run == run}
-        for name, worker in self.workers.items():
-            process = worker.loop if hasattr(worker, "loop") else None
-            if isinstance(process, Process) and process.alive and (name in held or name.split("~")[0] in held):
-                if process.frozen or run in worker.executors or worker.outside.acting:
-                    return True
+        for process in self.machines.processes:
+            worker = self.workers.get(process.name)
+            here = worker is not None and process.alive and (process.name in held or process.name.split("~")[0] in held)
+            if worker is not None and here and (process.frozen or run in worker.executors or worker.outside.acting):
+                return True
         return False
 
     # judgement

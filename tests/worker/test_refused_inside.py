@@ -1,4 +1,4 @@
-"""A transactional effect whose commit is refused did not begin: nobody waits for its end, and it is tried again if it may be."""
+"""A transactional effect whose commit is refused did not begin: nobody waits for its end, or it is tried again."""
 
 from __future__ import annotations
 
