@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -89,4 +88,3 @@ async def _ask(client: Client, facts: Facts) -> None:
                 if budget.of == ended.name:
                     ended.spent = round(budget.spent * 1_000_000)
     facts.doctor = await client.doctor(check=False)
-    await asyncio.sleep(0)

@@ -193,12 +193,7 @@ class Link:
     async def transact(self, op: Callable[..., Any], /, *args: Any, lane: Lane = Lane.WORK, **more: Any) -> Any:
         """Send a transaction and wait for its answer."""
         answer = self.process.create_future()
-
-        def settle(value: Any, error: BaseException | None) -> None:
-            if not answer.done():
-                settled(answer, value, error)
-
-        self._send(settle, lane, op, args, more)
+        self._send(partial(settled, answer), lane, op, args, more)
         return await answer
 
     def transact_then(

@@ -15,7 +15,8 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
-from tests.simulation.process import START_AT, Process, Schedule
+from tests.simulation.process import START_AT, Process
+from tests.simulation.schedule import Schedule
 from torpor import clock, rouse
 
 if TYPE_CHECKING:

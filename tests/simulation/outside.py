@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, NamedTuple
+
+from tests.simulation.process import pause
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,7 +62,7 @@ class Outside:
         if struck == "before":
             await process.create_future()  # it is dead: nobody goes on here
         if process.rng.random() < 0.5:
-            await asyncio.sleep(before)
+            await pause(before)
         result = f"{kind}:{tag}:{n}"
         if kind != "step" and process.follows is None and not process.dead:
             self.results.setdefault(ctx.key, result)
@@ -69,12 +70,12 @@ class Outside:
             self.die(process)
             await process.create_future()
         if process.rng.random() < 0.3:
-            await asyncio.sleep(after)
+            await pause(after)
         return result
 
     async def found(self, key: str) -> str | None:
         """Return what was done under a key."""
         process = self._machines.present
         assert process is not None
-        await asyncio.sleep(process.rng.random() * 0.01)
+        await pause(process.rng.random() * 0.01)
         return self.results.get(key)

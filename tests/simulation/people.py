@@ -9,6 +9,7 @@ import asyncio
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from tests.simulation.process import pause
 from tests.simulation.programs import approves
 from torpor.client import Client
 from torpor.core.ids import parse_run
@@ -76,12 +77,12 @@ class People:
             try:
                 return await ask()
             except StoreUnavailable:
-                await asyncio.sleep(0.4)
+                await pause(0.4)
 
     # starting, sending
 
     async def _start(self, number: int, wanted: Wanted) -> None:
-        await asyncio.sleep(wanted.at)
+        await pause(wanted.at)
         client, script = self._client, wanted.script
         more: dict[str, Any] = {"tenant": wanted.tenant, "priority": wanted.priority, "line": wanted.line}
         if wanted.deadline:
@@ -107,14 +108,14 @@ class People:
         """Send a run everything that one sender has for it, in order."""
         chance = self._chance(f"{act.tag} {sender}")
         for n, _ in enumerate(range(sender, act.n, min(senders, act.n))):
-            await asyncio.sleep(chance.random() * chance.choice((0.01, 3)))
+            await pause(chance.random() * chance.choice((0.01, 3)))
             key, name = f"{act.tag} {sender} {n}", f"s{sender}"
             if not await self._signal(run, act.tag, n, key=key, sender=name):
                 return
 
     async def _signal_once(self, run: str, act: Act) -> None:
         chance = self._chance(act.tag)
-        await asyncio.sleep(chance.random() * (act.n + 6))
+        await pause(chance.random() * (act.n + 6))
         await self._signal(run, act.tag, act.n, key=act.tag)
 
     async def _signal(self, run: str, name: str, value: Any, **more: Any) -> bool:
@@ -123,13 +124,13 @@ class People:
             try:
                 await self._patiently(lambda: self._client.signal(run, name, value, **more))
             except Conflict:
-                await asyncio.sleep(1)
+                await pause(1)
             else:
                 return True
         return False
 
     async def _publish(self, act: Act) -> None:
-        await asyncio.sleep(self._chance(act.tag).random() * 6)
+        await pause(self._chance(act.tag).random() * 6)
         await self._patiently(lambda: self._client.publish("booked", {"tag": act.tag, "n": act.n}, key=act.tag))
 
     async def _call_back(self) -> None:
@@ -137,7 +138,7 @@ class People:
         answered: dict[str, int] = {}
         by_tag = {act.tag: act for wanted in self._world.plan.wanted for act in wanted.acts()}
         while True:
-            await asyncio.sleep(0.7)
+            await pause(0.7)
             for token, tag in list(self._world.outside.tokens.items()):
                 if answered.get(token, 0) < AGAIN:
                     try:
@@ -153,7 +154,7 @@ class People:
     # operations
 
     async def _operate(self, operation: Operation) -> None:
-        await asyncio.sleep(operation.at)
+        await pause(operation.at)
         await self._started[operation.run].wait()
         run, client = self.runs[operation.run], self._client
         chance = self._chance(f"{operation}")
@@ -185,7 +186,7 @@ class People:
         """Look into the inbox again and again, and decide what is in it; retry what failed."""
         chance = self._chance(name)
         while True:
-            await asyncio.sleep(0.5 + chance.random() * 3)
+            await pause(0.5 + chance.random() * 3)
             try:
                 found = await self._client.inbox()
                 for item in chance.sample(found.items, len(found.items)):

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import heapq
 import random
 from collections import deque
 from functools import partial
@@ -26,6 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
+    from tests.simulation.schedule import Schedule
+
 SECOND = 1_000_000
 START_AT = 1_893_456_000 * SECOND
 """The first of January 2030."""
@@ -33,38 +34,22 @@ TURN = 20
 """How long a turn of a loop takes, in microseconds."""
 
 
-class Schedule:
-    """The events to come, by time; those of one time in the order they were made."""
-
-    def __init__(self) -> None:
-        """Begin at 0."""
-        self.now = 0
-        """Microseconds since the world began."""
-        self.events = 0
-        self._heap: list[tuple[int, int, Callable[[], object]]] = []
-        self._made = 0
-
-    def after(self, micros: int, call: Callable[[], object]) -> None:
-        """Call something so many microseconds from now."""
-        self._made += 1
-        heapq.heappush(self._heap, (self.now + max(micros, 0), self._made, call))
-
-    def step(self) -> bool:
-        """Do what comes next. False: nothing does."""
-        if not self._heap:
-            return False
-        self.now, _, call = heapq.heappop(self._heap)
-        self.events += 1
-        call()
-        return True
-
-
 def settled(future: asyncio.Future[Any], value: Any, error: BaseException | None) -> None:
-    """Settle a future."""
+    """Settle a future, unless nobody waits for it any more."""
+    if future.done():
+        return
     if error is None:
         future.set_result(value)
     else:
         future.set_exception(error)
+
+
+async def pause(seconds: float) -> None:
+    """Let time of the world pass, by the clock of the process that asks."""
+    loop = asyncio.get_running_loop()
+    over = loop.create_future()
+    loop.call_later(seconds, settled, over, None, None)
+    await over
 
 
 class Asked:
@@ -199,11 +184,7 @@ class Process(_Loop):  # type: ignore[misc]
         del executor
         future = self.create_future()
 
-        def settle(value: Any, error: BaseException | None) -> None:
-            if not future.done():
-                settled(future, value, error)
-
-        number = self.ask(Asked(settle, partial(func, *args)))
+        number = self.ask(Asked(partial(settled, future), partial(func, *args)))
         if self.follows is None:
             self.machines.schedule.after(TURN + self.rng_of_world.randrange(200), partial(self.perform, number))
         return future
