@@ -214,17 +214,13 @@ def g10_consent(world: World) -> list[str]:
     for ended in world.facts.runs.values():
         asked: dict[str, int] = {}
         for line in ended.journal:
-            if (
-                line.kind == "wait"
-                and isinstance(line.value, dict)
-                and str(line.value.get("title", "")).startswith("do ")
-            ):
-                asked[line.key] = line.seq
-            elif line.kind == "consumed" and line.key in asked and isinstance(line.value, dict):
-                found = decided.get(wait_name(ended.row.id, asked.pop(line.key)))
-                said_by = (bool(line.value.get("approved")), line.value.get("by"))
-                if found != said_by:
-                    broken.append(f"G10: run {ended.row.id} consumed {said_by}, decided was {found}")
+            key, said_so = ended.keys[line.seq], line.value if isinstance(line.value, dict) else {}
+            if line.kind == "wait" and str(said_so.get("title", "")).startswith("do "):
+                asked[key] = line.seq
+            elif line.kind == "consumed" and key in asked and "by" in said_so:
+                found = decided.get(wait_name(ended.row.id, asked.pop(key)))
+                if found != (bool(said_so.get("approved")), said_so["by"]):
+                    broken.append(f"G10: run {ended.row.id} consumed {said_so}, decided was {found}")
     tags = {act.tag for wanted in world.plan.wanted for act in wanted.acts() if act.kind == "approve"}
     done = {start.tag for start in world.outside.starts} & tags
     return broken + [f"G10: {tag} was done and never approved" for tag in done if not approves(tag)]

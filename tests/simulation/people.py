@@ -237,4 +237,4 @@ class People:
             try:
                 await self._client.retry(run.run, by=name)
             except Conflict as error:
-                self._world.history.note("people", f"retry {run}: {error}")
+                self._world.history.note("people", f"retry {run.run}: {error}")

@@ -21,7 +21,10 @@ def hear(executor: Executor, news: News, lease: Lease) -> None:
         executor.lost("another copy of this worker wrote to the run")
         return
     executor.cancelling = executor.cancelling or Flag.CANCEL in lease.flags
-    if news.inbox > executor.seen:
+    # a decision may come before the answer to the commit that asked: where it belongs is not known yet, so it was not seen,
+    # and whatever puts the run away meanwhile leaves it ready (G7, G10)
+    ahead = any(row.seq > executor.head for row in news.waits if row.answered_at is not None)
+    if news.inbox > executor.seen and not ahead:
         # a server reads the counter first: what came before the signals were read is above it, and is heard next time (G7)
         executor.unread += [signal for signal in news.unread if executor.seen < signal.seq <= news.inbox]
         executor.seen = news.inbox
