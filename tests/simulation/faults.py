@@ -37,6 +37,9 @@ MOMENTS = {
     "reap": 2,
     "settle late": 1,
     "acting": 12,
+    "signal": 5,
+    "start": 2,
+    "decide": 2,
 }
 """Moments that a fault may strike at, and how often one is drawn."""
 AT_MOMENTS = {
@@ -70,6 +73,9 @@ INSIDE = frozenset({"transactional", "inside"})
 """Where a kill inside the transaction is something else than one before it."""
 ACTING = frozenset({"kill before", "kill after", "freeze", "copy"})
 """What strikes while an effect acts: before it happened, or after."""
+OF_CLIENTS = frozenset({"signal", "start", "decide"})
+"""Moments of those who are no workers: nobody kills them, but answers get lost."""
+ASTRAY = frozenset({"lost", "not sent", "lands late", "slow answer"})
 COMMITS = frozenset(
     {"intent", "outcome", "consumed", "question", "suspend", "checkpoint", "finish", "note", "transactional", "inside"}
 )
@@ -110,6 +116,8 @@ def draw(chance: random.Random, budget: int) -> list[Fault]:
 def _may(kind: str, moment: str) -> bool:
     if kind == "kill inside":
         return moment in INSIDE
+    if moment in OF_CLIENTS:
+        return kind in ASTRAY
     if moment == "acting":
         return kind in ACTING
     if kind == "bad commit":

@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tests.simulation.faults import moment_of
+from tests.simulation.faults import OF_CLIENTS, moment_of
 from tests.simulation.process import SECOND, START_AT, Asked, settled
 from torpor.core.lease import Proof
 from torpor.engine.commit import commit
@@ -224,7 +224,7 @@ class Link:
             if process.rng_of_world.random() < 0.5:  # what was sent may happen after its sender's death
                 self._do(op, args, more, moment)
             return
-        fault = None if process.kind == "people" else database.budget.at(moment, self.who)
+        fault = database.budget.at(moment, self.who) if moment in OF_CLIENTS or process.kind != "people" else None
         if fault is None:
             self._usual(number, op, args, more, moment)
         elif database.machines.schedule.now < max(database.down_until, self.cut_until):
