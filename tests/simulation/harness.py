@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import tempfile
-import time
 from collections import Counter
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -22,7 +21,8 @@ if TYPE_CHECKING:
     from tests.simulation.plans import Plan
     from tests.simulation.world import Outcome
 
-SHRINK_SECONDS = 120.0
+SHRINK_WORLDS = 400
+"""So many smaller worlds are tried at most."""
 
 
 class Stores:
@@ -131,23 +131,25 @@ def chunk(work: tuple[int, int, str, str]) -> tuple[int, Record]:
     return first, record
 
 
-def shrink(stores: Stores, plan: Plan, broken: list[str], said: Callable[[str], None]) -> tuple[Plan, Outcome]:
+def shrink(
+    stores: Stores, plan: Plan, broken: list[str], said: Callable[[str], None], *, most: int = SHRINK_WORLDS
+) -> tuple[Plan, Outcome]:
     """Take out of a failing plan whatever it fails without; return what is left and how it fails."""
     number = broken[0].split(":")[0]
-    until = time.monotonic() + SHRINK_SECONDS
     best, outcome = plan, stores.live(plan, keep_lines=True)
-    again = True
-    while again and time.monotonic() < until:
+    again, tried = True, 0
+    while again and tried < most:
         again = False
         for smaller in _smaller(best):
-            if time.monotonic() > until:
-                break
+            tried += 1
             found = stores.live(smaller, keep_lines=True)
             if any(one.split(":")[0] == number for one in found.broken):
                 best, outcome, again = smaller, found, True
                 said(
                     f"  {len(best.faults)} faults, {len(best.wanted)} runs, {len(best.operations)} operations: still {number}"
                 )
+                break
+            if tried >= most:
                 break
     return best, outcome
 

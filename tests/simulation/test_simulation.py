@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[2]
 CHUNK = 20
-COUNTED = 60
+COUNTED = 80
 """So many seeds are counted by one test."""
 
 
@@ -50,12 +50,12 @@ def test_every_fault_strikes_and_nothing_breaks() -> None:
     assert all(counts.values()), f"a fault that never happens proves nothing:\n{table}"
     struck = {moment for (_, moment), count in record.struck.items() if count}
     assert struck >= {moment for moment, weight in faults.MOMENTS.items() if weight >= 3}, table
-    assert record.copies >= 3
+    assert record.copies >= 2
     assert {"completed", "cancelled"} <= {state for state, count in record.runs.items() if count}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(COUNTED + 1, 201, CHUNK))
+@pytest.mark.parametrize("first", range(COUNTED + 1, 221, CHUNK))
 def test_nothing_breaks_in_memory(first: int) -> None:
     """Twenty worlds on SQLite in memory."""
     judged(run(Stores("sqlite"), first, CHUNK), "sqlite")
