@@ -260,6 +260,8 @@ class Process(_Loop):  # type: ignore[misc]
         elif self.monotonic() < timer.when() * SECOND:
             self._wind(number, timer)  # its clock stood still meanwhile
         else:
+            if self.shadow is not None and number not in self.shadow._timers:  # noqa: SLF001 - its shadow's
+                self.shadow.dead, self.shadow = True, None  # it is out of step, and no copy any more
             for process in self.both():
                 process._ready.append(process._timers.pop(number))  # noqa: SLF001 - its shadow's
             self._poke()
