@@ -377,10 +377,12 @@ def _count_states(tx: Tx) -> dict[str, int]:
 def make_table(tx: Any) -> None:
     """Make the author's own table, for transactional effects."""
     statement = f"CREATE TABLE {programs.TABLE} (tag text, n bigint)"
-    tx.connection().execute(statement)
+    with tx.lend() as connection:
+        connection.execute(statement)
 
 
 def booked(tx: Any) -> Sequence[tuple[str, int]]:
     """Return what is in it."""
-    found = tx.connection().execute(f"SELECT tag, n FROM {programs.TABLE} ORDER BY tag").fetchall()  # noqa: S608 - made here
+    with tx.lend() as connection:
+        found = connection.execute(f"SELECT tag, n FROM {programs.TABLE} ORDER BY tag").fetchall()  # noqa: S608 - made here
     return [(row[0], row[1]) for row in found]
