@@ -308,7 +308,7 @@ def test_news_before_the_answer_of_the_registration(
 
     def heard(executor: Executor, news: News, lease: Lease) -> None:
         hear(executor, news, lease)
-        if executor.consuming is not None:
+        if news.inbox == 2:
             answer.released.set()
 
     monkeypatch.setattr("torpor.worker.news.hear", heard)

@@ -110,6 +110,11 @@ class Commits:
     # sending
 
     @property
+    def under_way(self) -> Proposal | None:
+        """The commit that is under way."""
+        return self._under_way
+
+    @property
     def in_flight(self) -> bool:
         """Whether a commit is under way."""
         return self._under_way is not None

@@ -28,7 +28,7 @@ def consume(executor: Executor) -> None:
     if wait.kind is WaitKind.RETRY:
         progress.retry(wait.key)
         return
-    executor.consuming = wait.key
+    executor.consuming, executor.behind = wait.key, commits.under_way  # the answer to that one is not about this (G7)
     if delivery.signals:
         progress.children.consume(delivery)
     elif delivery.signal is not None:

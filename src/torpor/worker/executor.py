@@ -87,6 +87,7 @@ class Executor:
         self._arrived: deque[tuple[Entry, int]] = deque()
         self._asked: WaitRow | None = None
         self.consuming: str | None = None
+        self.behind: Proposal | None = None
         self._linger = Linger(worker, self.see_next)
 
     # beginning
@@ -196,11 +197,9 @@ class Executor:
     def _hand_over(self, proposal: Proposal, first: int, at: int) -> None:
         """Give the body each new result in journal order, letting it run until idle in between."""
         for seq, entry in enumerate(proposal.entries, start=first + 1):
+            if entry.key is not None and entry.key == self.consuming and proposal is not self.behind:
+                self.consuming = None
             if entry.kind in RESOLVES:
-                if (
-                    entry.key == self.consuming
-                ):  # not the entry that opened it: news may be here before that one's reply
-                    self.consuming = None
                 self.progress.recorded(entry.key or "")
                 self._arrived.append((entry, at))
             else:

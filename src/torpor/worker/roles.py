@@ -159,6 +159,10 @@ class Commits(Protocol):
         """Return the entries that nobody acknowledged, and a few that were just before."""
 
     @property
+    def under_way(self) -> Proposal | None:
+        """The commit that is under way."""
+
+    @property
     def in_flight(self) -> bool:
         """Whether a commit is under way."""
 
@@ -210,6 +214,8 @@ class Executor(Protocol):
     bodies: Bodies
     rows: dict[int, WaitRow]
     consuming: str | None
+    behind: Proposal | None
+    """The commit that was under way when it was chosen what is consumed."""
     spends: bool
     cancelling: bool
     ended: bool
