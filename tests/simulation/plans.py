@@ -7,7 +7,7 @@ for itself.
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tests.simulation import faults
@@ -61,8 +61,6 @@ class Wanted:
     line: str = ""
     deadline: float = 0.0
     budget: bool = False
-    old: bool = False
-    """Whether it is started by somebody who knows the first version only."""
 
     def acts(self) -> Iterator[Act]:
         """Every act of it, those inside others too."""
@@ -90,9 +88,6 @@ class Plan:
     """How long a message takes to the database or back, in microseconds, on average."""
     slow: float
     hosts: int
-    schedule: bool
-    rolling: bool
-    extra: dict[str, str] = field(default_factory=dict)
 
     @property
     def without_faults(self) -> Plan:
@@ -130,8 +125,6 @@ def draw(seed: int, *, small: bool = False) -> Plan:
         contended=chance.random() < 0.2,
         slow=chance.choice((0.001, 0.2, 1.5)),
         hosts=chance.choice((1, 1, 2)),
-        schedule=chance.random() < 0.25,
-        rolling=chance.random() < 0.25,
     )
 
 
@@ -153,7 +146,6 @@ def _wanted(chance: random.Random, number: int, at: float, *, closed: bool) -> W
         line=chance.choice(("", "", "", "", "only")),
         deadline=0.0 if closed or chance.random() < 0.93 else 3.0 + chance.random() * 20,
         budget=chance.random() < 0.5,
-        old=chance.random() < 0.5,
     )
 
 

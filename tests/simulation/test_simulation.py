@@ -16,6 +16,7 @@ import pytest
 
 from tests.simulation import faults
 from tests.simulation.harness import Record, Stores, repeat
+from tests.simulation.world import World
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -84,3 +85,14 @@ def test_a_seed_is_one_history() -> None:
     )
     assert f"digest {mine.digest}" in found.stdout, found.stdout + found.stderr
     assert stores.seed(29).digest != mine.digest
+
+
+def test_a_world_that_falls_over_is_a_broken_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is counted under its seed, and the seeds behind it have their turn."""
+
+    def fall(_world: World) -> None:
+        raise KeyError(17)
+
+    monkeypatch.setattr(World, "_judge", fall)
+    record = run(Stores("sqlite"), 1, 2)
+    assert record.failed == {1: ["crash: KeyError: 17"], 2: ["crash: KeyError: 17"]}

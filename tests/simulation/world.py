@@ -103,9 +103,12 @@ class World:
         gc.disable()
         try:
             with self.machines.installed():
-                self._begin()
-                self._pass()
-                self._judge()
+                try:
+                    self._begin()
+                    self._pass()
+                    self._judge()
+                except Exception as error:  # noqa: BLE001 - the next seed has its turn all the same
+                    self.broken.append(f"crash: {type(error).__name__}: {error}")
                 self.machines.close()
         finally:
             loud.setLevel(level)

@@ -147,7 +147,7 @@ class Effects:
         One that certainly did not happen is done under an intent of its own: under the old one, whoever finds it later
         could believe its writer gone while this attempt is about to start (G4, found by the exploration).
         """
-        if self._executor.ended or self.going.get(call.request.key) is not call:
+        if self.going.get(call.request.key) is not call:
             return
         if answer.done:
             call.stage = Stage.RECORDING

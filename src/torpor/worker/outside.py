@@ -166,7 +166,11 @@ class Outside:
                 answer, why = _answer(said), "its verify function cannot tell"
             except Exception as raised:  # noqa: BLE001 - whatever the author's function raises, nobody knows now
                 why = f"its verify function raised {type(raised).__name__}: {raised}"
-        self._worker.loop.call_soon(executor.progress.effects.verified, call, answer, why, error)
+        self._worker.loop.call_soon(self._verified, executor, call, answer, why, error)
+
+    def _verified(self, executor: Executor, call: Call, answer: Answer, why: str, error: BaseException | None) -> None:
+        if not executor.ended:
+            executor.progress.effects.verified(call, answer, why, error)
 
     async def _call(self, function: Callable[..., Any], *args: Any) -> Any:
         if inspect.iscoroutinefunction(function):
@@ -194,7 +198,8 @@ class Outside:
 
     def transactional(self, executor: Executor, call: Call) -> None:
         """Run a transactional effect inside a commit of its own, as soon as no other of its run is under way."""
-        executor.commits.alone(lambda: self.spawn(self._transactional(executor, call)))
+        if not executor.ended:
+            executor.commits.alone(lambda: self.spawn(self._transactional(executor, call)))
 
     async def _transactional(self, executor: Executor, call: Call) -> None:
         """Run the effect in the transaction that records it, never in a shared batch (G6)."""

@@ -213,7 +213,9 @@ class Spending:
             executor.commits.committed(whole, reply)
 
     def _again(self, call: Call, doing: Doing) -> None:
-        if not self._executor.ended and self._progress.effects.going.get(call.request.key) is call:
+        if self._executor.ended or self._request(call.request.key) is not call.request:
+            return  # its turn is over
+        if self._progress.effects.going.get(call.request.key) is call:
             self._executor.commits.alone(lambda: self._worker.outside.spawn(self._commit(call, doing, None)))
 
     def _take_note(self, call: Call, whole: Proposal) -> None:

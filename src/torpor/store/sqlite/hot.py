@@ -1,8 +1,8 @@
 """The hot path on SQLite: claim, append, leave. A few statements for a whole batch inside one transaction.
 
-The fence is the `WHERE` of a query over the leases: token, epoch and head, and no cancel where that matters (G1, G12).
-It says what `core.lease.fence` says; tests/conformance holds the two against each other. SQLite has one writer, so what
-the query found is still so when the leases change; that as many change as passed is checked all the same.
+The fence is a `WHERE` over the leases: token, epoch and head, and no cancel where that matters (G1, G12). It says what
+`core.lease.fence` says; tests/conformance holds the two against each other. `append` moves the leases with it; `leave`
+asks with it and then ends them: SQLite has one writer, so what was found is still so, and that as many end is checked.
 """
 
 from __future__ import annotations
