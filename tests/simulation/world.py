@@ -73,6 +73,7 @@ class World:
         """Make it. Without a store it has SQLite in memory; `moved` moves the clock of another one."""
         self.plan = plan
         self.machines = Machines(plan.seed)
+        self.states: dict[str, int] = {}
         self.history = History(self.machines)
         self.budget = Budget(plan.faults)
         self._own = store is None
