@@ -334,6 +334,20 @@ def test_an_equal_commit_of_another_epoch_is_not_mine(store: Store, moment: Mome
     assert one.do(find_out, asked)[0] is LostAnswer.LEASE_LOST
 
 
+@pytest.mark.parametrize("after", [State.RUNNING, State.COMPLETED])
+def test_a_run_is_in_a_batch_once(store: Store, moment: Moment, after: State) -> None:
+    """What became of a commit is told by its run: a stale one would be told what the new lease's did (G1, G3)."""
+    one = hand(store)
+    one.start()
+    stale = one.claim()[0].lease
+    moment.advance(46)
+    one.do(leases.reap, {}, quiet_until=0)
+    lease = one.claim()[0].lease
+    with pytest.raises(AssertionError, match="G3: a run is twice in one batch"):
+        one.commit(proposal(stale), proposal(lease, after=after))
+    assert [one.commit(proposal(each))[0].refused for each in (stale, lease)] == [Fence.LOST, None]
+
+
 def test_a_copy_that_went_further_is_not_me(store: Store) -> None:
     """Equal token, epoch and content, but more entries than mine: somebody is me (G2)."""
     one = hand(store)

@@ -7,6 +7,8 @@ A batch of proposals of different runs shares one transaction and one fsync (gro
   agreed, in the same transaction, for the winners only, so it becomes true together with them or not at all;
 * a proposal that withdraws a wait of a person looks at the wait under the run's lock first: a decision that came before
   wins, and the proposal is refused with `answered` (G10);
+* what became of each is told by its run, so a run is in a batch once: of two of them, one under a lease that ended, the
+  refused one would be told what the other did (G3);
 * a refused proposal changed nothing and does not disturb its neighbours. A statement that *fails* takes the whole batch
   with it; the committer then sends each proposal alone, so one bad commit fails alone.
 
@@ -64,6 +66,8 @@ def commit(tx: Tx, proposals: Sequence[Proposal], *, lease_micros: int = LEASE_M
         if rule is not None:
             raise AssertionError(rule)
         hot = hot and proposal.hot
+    if len({proposal.run_id for proposal in proposals}) < len(proposals):
+        raise AssertionError(f"G3: a run is twice in one batch: {sorted(proposal.run_id for proposal in proposals)}")
     if hot and proposals:
         return _commit_hot(tx, proposals, lease_micros)
     matches = {w.matches for p in proposals for w in p.waits if w.matches is not None}

@@ -236,6 +236,8 @@ class Worker:
             return 0
         parents = await self._tracing.parents(claimed) if self._tracing is not None else {}
         for one in claimed:
+            if (before := self.executors.get(one.run.id)) is not None:  # it was taken away, and nothing had said so yet
+                before.lost("its lease ended, and this worker claimed the run again")
             served = self._served[one.run.program]
             executor = Executor(self, one, served.flow, served.version, blobs)
             if self._tracing is not None:
