@@ -6,6 +6,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torpor.core.ids import parse_run
+from torpor.core.lease import LostAnswer
 from torpor.engine import commit as commits
 from torpor.engine import decisions, effects, leases
 
@@ -80,6 +81,8 @@ class History:
         """(place, run, epoch) of each lease that was taken away."""
         self.copies: list[tuple[int, str, str]] = []
         """(place, original, copy)."""
+        self.found: set[tuple[str, int, int]] = set()
+        """(process, run, head) of each commit that a process found out to have happened: it was under way, and is its own."""
         self.deaths: dict[str, int] = {}
 
     @property
@@ -182,7 +185,9 @@ class History:
             self.decided.append((self.place, decision.wait, bool(content.get("approved")), content.get("by", "")))
         return f"{decision.wait} {decision.content} {'too late' if isinstance(value, Exception) else ''}"
 
-    def _found_out(self, _who: str, args: Sequence[Any], value: Any, _at: int) -> str:
+    def _found_out(self, who: str, args: Sequence[Any], value: Any, _at: int) -> str:
+        if value[0] is LostAnswer.HAPPENED:
+            self.found.add((who, args[0].run_id, args[0].head))
         return f"run {args[0].run_id} h{args[0].head} {value[0].name}"
 
 

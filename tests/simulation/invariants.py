@@ -46,7 +46,10 @@ def g1_one_writer(world: World) -> list[str]:
 
 
 def g2_one_copy(world: World) -> list[str]:
-    """No place of a journal is committed twice, and of two copies only one goes on under a lease they both held."""
+    """No place of a journal is committed twice, and of two copies only one goes on under a lease they both held.
+
+    A commit that was under way when the copy was made is both's: who finds out that it happened goes on from there.
+    """
     broken = []
     ends: dict[int, int] = {}
     for one in world.history.accepted:
@@ -57,7 +60,9 @@ def g2_one_copy(world: World) -> list[str]:
         writers = defaultdict(set)
         for one in world.history.accepted:
             shared = any(t.run == one.run and t.epoch == one.epoch and t.place <= place for t in world.history.taken)
-            if one.place > place and one.process in {original, copy} and shared:
+            other = copy if one.process == original else original
+            both = (other, one.run, one.head) in world.history.found
+            if one.place > place and one.process in {original, copy} and shared and not both:
                 writers[one.run, one.epoch].add(one.process)
         broken += [
             f"G2: run {run}, epoch {epoch} was written by both copies"

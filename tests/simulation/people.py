@@ -42,12 +42,19 @@ class People:
         """The runs that were started, by their number in the plan."""
         self._started = [asyncio.Event() for _ in world.plan.wanted]
         self.forks: list[tuple[int, str]] = []
-        self.busy = 0
+        self._speaking = 0
+        self._answered: dict[str, int] = {}
+        """How often each token was tried, `AGAIN` times if it was taken."""
         self.again: dict[str, int] = {}
         """How often somebody said of an effect that it is to be done again, by its key."""
         self.troubles: list[str] = []
         self.acknowledged: dict[str, int] = {}
         """When a run's cancel was acknowledged: the place of the event."""
+
+    @property
+    def busy(self) -> int:
+        """How many have something to say yet, those included who were handed a token."""
+        return self._speaking + sum(self._answered.get(token, 0) < AGAIN for token in self._world.outside.tokens)
 
     def begin(self) -> None:
         """Start everybody."""
@@ -61,13 +68,13 @@ class People:
         self._tasks.add(asyncio.get_running_loop().create_task(self._call_back()))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        self.busy += 1
+        self._speaking += 1
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._done)
 
     def _done(self, task: asyncio.Task[Any]) -> None:
-        self.busy -= 1
+        self._speaking -= 1
         if not task.cancelled() and (error := task.exception()) is not None:
             self.troubles.append(f"somebody fell over: {error!r}")
 
@@ -135,7 +142,7 @@ class People:
 
     async def _call_back(self) -> None:
         """Answer every callback that is handed out, some of them twice."""
-        answered: dict[str, int] = {}
+        answered = self._answered
         by_tag = {act.tag: act for wanted in self._world.plan.wanted for act in wanted.acts()}
         while True:
             await pause(0.7)
