@@ -25,6 +25,10 @@ TRESPASSES = {
     "engine-migrate": ("engine", "torpor.store.migrate"),
     "worker-runtime": ("worker", "torpor.runtime"),
     "worker-waker": ("worker", "torpor.waker"),
+    "agent-store": ("agent", "torpor.store.values"),
+    "agent-engine": ("agent", "torpor.engine"),
+    "agent-worker": ("agent", "torpor.worker"),
+    "sdk-agent": ("sdk", "torpor.agent"),
     "rouse-errors": ("rouse", "torpor.errors"),
 }
 """Room and what it must not import."""

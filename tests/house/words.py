@@ -42,6 +42,9 @@ WORDS = (
     "era",
     "rousal",
     "life lock",
+    "transcript",
+    "window",
+    "watchdog",
 )
 """Every word that has one meaning here and is in use. A later word comes with the code that needs it."""
 
