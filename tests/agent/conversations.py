@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from pydantic_ai.messages import (
     AudioUrl,
@@ -50,6 +51,8 @@ from pydantic_ai.usage import RequestUsage
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+drawn = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+"""How tests draw: a slow machine fails nothing."""
 MOMENT = datetime(2026, 11, 30, 6, 0, tzinfo=UTC)
 
 texts = st.text(st.sampled_from('a \0ü水\U0001f600$\\"'), max_size=6)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pydantic_ai.messages as messages_of_pydantic_ai
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 from pydantic_ai.messages import (
@@ -34,6 +34,7 @@ from tests.agent.conversations import (
     broken,
     call,
     complaint,
+    drawn,
     gave,
     messages,
     said,
@@ -73,14 +74,14 @@ def unknown(call: ToolCallPart) -> str:
 
 
 # Storing -------------------------------------------------------------------------------------------------------------
-@settings(deadline=None)
+@drawn
 @given(messages)
 def test_what_is_read_is_what_was_written(message: Any) -> None:
     """Any message with any part comes back from a store as it was (G14)."""
     assert kept(message) == message
 
 
-@settings(deadline=None)
+@drawn
 @given(messages)
 def test_a_stored_message_names_no_class(message: Any) -> None:
     """What lies in a store is JSON with the writer's version: it can be read when the author's code is gone."""
@@ -89,7 +90,7 @@ def test_a_stored_message_names_no_class(message: Any) -> None:
     assert {type(part) for part in parts_of(one)} <= {dict, list, str, int, float, bool, type(None)}
 
 
-@settings(deadline=None)
+@drawn
 @given(messages)
 def test_a_stored_message_is_in_the_form_of_pydantic_ai(message: Any) -> None:
     """Any program with pydantic-ai can read what is stored, and what it would write itself is the same, less defaults."""
@@ -211,7 +212,7 @@ def test_reading_leaves_what_it_read() -> None:
 
 
 # Names of calls ------------------------------------------------------------------------------------------------------
-@settings(deadline=None)
+@drawn
 @given(messages.filter(lambda one: isinstance(one, ModelResponse)), st.integers(0, 9), st.sets(st.just("call_0")))
 def test_every_call_has_an_id_of_its_own(response: ModelResponse, turn: int, taken: set[str]) -> None:
     """Empty, repeated and used ids give way to new ones; nothing else changes, and naming again changes nothing."""
@@ -249,7 +250,7 @@ def test_good_ids_stay() -> None:
 
 
 # Pairing -------------------------------------------------------------------------------------------------------------
-@settings(deadline=None)
+@drawn
 @given(broken)
 def test_any_history_can_be_sent(history: list[Any]) -> None:
     """Whatever is missing, doubled or misplaced: a strict provider accepts what `answered` returns."""
@@ -258,7 +259,7 @@ def test_any_history_can_be_sent(history: list[Any]) -> None:
     assert unanswered(right) == []
 
 
-@settings(deadline=None)
+@drawn
 @given(broken)
 def test_nothing_is_lost_but_results_without_a_call(history: list[Any]) -> None:
     """Every answer stays as it is, every part that is no result stays, in order; and doing it twice changes nothing."""
@@ -281,7 +282,7 @@ def test_nothing_is_lost_but_results_without_a_call(history: list[Any]) -> None:
     assert all(one is other for one, other in zip(again, right, strict=True))
 
 
-@settings(deadline=None)
+@drawn
 @given(broken)
 def test_real_results_are_preferred(history: list[Any]) -> None:
     """As many calls get a made-up result as are open, and they are those that `unanswered` lists."""
@@ -294,7 +295,7 @@ def test_real_results_are_preferred(history: list[Any]) -> None:
     assert made_up == [open_call.tool_call_id for open_call in unanswered(history)]
 
 
-@settings(deadline=None)
+@drawn
 @given(broken)
 def test_pydantic_ai_finds_nothing_to_repair(history: list[Any]) -> None:
     """What it does by itself to a history adds no result and takes none away."""

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic_ai.messages import BinaryContent, ModelRequest, ToolCallPart
 
-from tests.agent.conversations import answer, call, gave, turns
+from tests.agent.conversations import answer, call, drawn, gave, turns
 from torpor.agent.watchdog import LIMIT, Recent, Seen, Watchdog, seen
 from torpor.errors import UsageError
 from torpor.store.values import decode, encode
@@ -115,6 +115,7 @@ def test_a_person_may_let_it_go_on() -> None:
     assert [bool(dog.look(recent, one(failed=True))) for _ in range(6)] == [False, False, True] * 2
 
 
+@drawn
 @given(st.lists(st.builds(Seen, st.text(max_size=9), st.text(), st.text(), st.booleans()), max_size=4))
 def test_what_is_remembered_is_small(calls: Turn) -> None:
     """The state stays small however long a run is and whatever tools a model makes up."""

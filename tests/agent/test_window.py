@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic_ai.messages import (
     AudioUrl,
@@ -25,7 +25,7 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 
-from tests.agent.conversations import MOMENT, answer, broken, call, complaint, gave, messages, said, turns
+from tests.agent.conversations import MOMENT, answer, broken, call, complaint, drawn, gave, messages, said, turns
 from torpor.agent.transcript import answered, unanswered
 from torpor.agent.window import Window, cut, prompts_of, shortened, text_tokens, tokens_of, weight
 from torpor.errors import UsageError
@@ -86,7 +86,7 @@ def without_open(history: Sequence[ModelMessage]) -> list[ModelMessage]:
 
 
 # Invariants ----------------------------------------------------------------------------------------------------------
-@settings(deadline=None)
+@drawn
 @given(conversations(), sizes)
 def test_a_window_can_be_sent(history: list[ModelMessage], hundreds: int) -> None:
     """Calls and results stay together, it begins with a request, and none of its results is without its call."""
@@ -97,7 +97,7 @@ def test_a_window_can_be_sent(history: list[ModelMessage], hundreds: int) -> Non
     assert unanswered(window) == unanswered(history)
 
 
-@settings(deadline=None)
+@drawn
 @given(broken, sizes)
 def test_so_can_one_over_what_was_put_right(history: list[ModelMessage], tens: int) -> None:
     """Whatever came from a store: paired first, any window over it can be sent (C02)."""
@@ -106,7 +106,7 @@ def test_so_can_one_over_what_was_put_right(history: list[ModelMessage], tens: i
     assert complaint(window) == ""
 
 
-@settings(deadline=None)
+@drawn
 @given(conversations(), sizes)
 def test_what_must_survive_survives(history: list[ModelMessage], hundreds: int) -> None:
     """The first prompt, the last thing a person said, open calls and the newest answer are in every window."""
@@ -119,7 +119,7 @@ def test_what_must_survive_survives(history: list[ModelMessage], hundreds: int) 
     assert newest is None or any(one is newest for one in window)
 
 
-@settings(deadline=None)
+@drawn
 @given(conversations(), sizes)
 def test_a_window_is_the_end_of_the_conversation(history: list[ModelMessage], hundreds: int) -> None:
     """Behind what is pinned come the newest messages without a gap, unchanged but for cut outputs."""
@@ -133,7 +133,7 @@ def test_a_window_is_the_end_of_the_conversation(history: list[ModelMessage], hu
             assert kinds == [(type(part), getattr(part, "tool_call_id", "")) for part in other.parts]
 
 
-@settings(deadline=None)
+@drawn
 @given(conversations(), sizes)
 def test_a_window_fits(history: list[ModelMessage], hundreds: int) -> None:
     """It has no more tokens than it may, unless what must be there alone has more."""
@@ -150,7 +150,7 @@ def text_of(part: Any) -> str:
     return str(getattr(part, "content", ""))
 
 
-@settings(deadline=None)
+@drawn
 @given(conversations(), sizes)
 def test_a_window_is_always_the_same(history: list[ModelMessage], hundreds: int) -> None:
     """The same messages give the same window, to the last timestamp: a restart changes nothing."""
@@ -158,7 +158,7 @@ def test_a_window_is_always_the_same(history: list[ModelMessage], hundreds: int)
     assert over(window, history) == over(window, history)
 
 
-@settings(deadline=None)
+@drawn
 @given(conversations())
 def test_what_fits_is_sent_as_it_is(history: list[ModelMessage]) -> None:
     """With room for everything, everything is there, and each message is the very object it was."""
@@ -166,7 +166,7 @@ def test_what_fits_is_sent_as_it_is(history: list[ModelMessage]) -> None:
     assert all(one is other for one, other in zip(window, history, strict=True))
 
 
-@settings(deadline=None)
+@drawn
 @given(conversations(), sizes)
 def test_it_needs_no_more_than_it_reads(history: list[ModelMessage], hundreds: int) -> None:
     """A window over the messages that an earlier one looked at is the same window."""
@@ -312,7 +312,7 @@ def reference_of(whole: str, number: int) -> str:
     return f"[cut: {len(whole):,} letters; message {number}]"
 
 
-@settings(deadline=None)
+@drawn
 @given(st.text(max_size=60), st.integers(32, 60), st.integers(0, 10**6))
 def test_what_is_shortened_fits(text: str, most: int, number: int) -> None:
     """In any script, the beginning, the reference and the end have no more tokens than they may, and are the text's own."""
@@ -325,7 +325,7 @@ def test_what_is_shortened_fits(text: str, most: int, number: int) -> None:
     assert after.strip("\n") in whole
 
 
-@settings(deadline=None)
+@drawn
 @given(messages, st.integers(32, 200))
 def test_cutting_twice_changes_nothing(message: Any, most: int) -> None:
     """A cut message is small enough to be left alone."""
@@ -334,7 +334,7 @@ def test_cutting_twice_changes_nothing(message: Any, most: int) -> None:
 
 
 # Tokens --------------------------------------------------------------------------------------------------------------
-@settings(deadline=None)
+@drawn
 @given(messages)
 def test_every_message_can_be_counted(message: Any) -> None:
     """Whatever its parts, a message has tokens, and at least as many as its texts."""
