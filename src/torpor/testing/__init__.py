@@ -12,9 +12,15 @@
             assert await crash.result() == "refunded", crash
 
 No plugin is needed: `asyncio.run` in a plain test function will do. docs/testing.md has the whole story.
+
+`Script` and `call` stand in for the model of an agent (docs/rehearsal.md). They need pydantic-ai (`torpor[agent]`) and
+are loaded when they are first used, so that whoever tests plain flows pays for no model library.
 """
 
 from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from torpor.testing.clock import Clock
 from torpor.testing.crashes import Crash
@@ -23,4 +29,20 @@ from torpor.testing.mortal import Place
 from torpor.testing.run import Run
 from torpor.testing.showing import Effect, Line, Wait
 
-__all__ = ["Clock", "Crash", "Effect", "Lab", "Line", "Place", "Run", "Wait"]
+if TYPE_CHECKING:
+    from torpor.testing.script import Script as Script
+    from torpor.testing.script import call as call
+
+_PLACES = dict.fromkeys(("Script", "call"), "torpor.testing.script")
+
+__all__ = ["Clock", "Crash", "Effect", "Lab", "Line", "Place", "Run", "Script", "Wait", "call"]
+
+
+def __getattr__(name: str) -> object:
+    """Load what needs a model library when it is first used."""
+    if name in _PLACES:
+        value = getattr(import_module(_PLACES[name]), name)
+        globals()[name] = value
+        return value
+    message = f"module 'torpor.testing' has no attribute {name!r}"
+    raise AttributeError(message)
