@@ -238,8 +238,9 @@ def test_beyond_the_end_is_a_mistake() -> None:
     """The error says how many answers there are; what is no answer is refused with what it may be."""
     with pytest.raises(UsageError, match=r"has 1 answers and was asked for answer 2\nhint: give Script one more"):
         ran(Script(call("add", a=1, b=1)))
+    wrong: Any = 3
     with pytest.raises(UsageError, match=r"cannot say 3\nhint: an answer is a text"):
-        ran(Script(3))  # type: ignore[arg-type] - the mistake
+        ran(Script(wrong))
 
 
 CALLS = ModelResponse([ToolCallPart("add", "{}", "x"), ToolCallPart("add", "{}", "y")])
