@@ -74,13 +74,13 @@ def test_hot_is_entries_and_nothing_else() -> None:
     """Anything that travels with them needs more than one statement."""
     assert PLAIN.hot
     assert replace(PLAIN, entries=[OUTCOME, INTENT]).hot
+    assert replace(PLAIN, taken=[1]).hot
     for more in (
         replace(PLAIN, after=State.WAITING),
         replace(PLAIN, entries=[CHECKPOINT], state_body=b""),
         replace(PLAIN, waits=[NewWait(0, 1, WaitKind.MESSAGE, None, "")]),
         replace(PLAIN, closes=[(0, 4)]),
         replace(PLAIN, over=[0]),
-        replace(PLAIN, taken=[1]),
         replace(PLAIN, compensations=[NewCompensation("k:refund#1", "1:k:refund#1", b"")]),
         replace(PLAIN, dropped=["1:k:refund#1"]),
         replace(PLAIN, rows=[NewRow("done", 0, b"")]),

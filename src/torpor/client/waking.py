@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from torpor.client.checking import check_key
 from torpor.client.connected import Connected
-from torpor.core.ids import wait_name
-from torpor.core.names import check_name
+from torpor.core.ids import parse_run, wait_name
+from torpor.core.names import check_name, storable
 from torpor.core.wait import INTERRUPT, WaitKind
 from torpor.engine import waits
 from torpor.engine.decisions import Decision, decide, find_run
@@ -116,12 +116,17 @@ class Waking(Connected):
 
 
 def _signal(tx: Tx, run: str, signal: NewSignal, blob: Blob | None) -> bool:
-    row, name = find_run(tx, run)
+    """Keep a signal for a run that is named by its public id; the statement that keeps it asks whether that is its name."""
+    program, number = parse_run(run)
+    if blob is not None or not storable(program):  # a blob is written for a run that is there
+        number = find_run(tx, run)[0].id
     if blob is not None:
-        tx.put_blobs([(row.id, blob)])
-    kept = waits.signal(tx, [signal._replace(run_id=row.id)])[0]
+        tx.put_blobs([(number, blob)])
+    kept = waits.signal(tx, [signal._replace(run_id=number, program=program)])[0]
     if kept is Kept.FINAL:
+        row, name = find_run(tx, run)
         raise Conflict(f"{name} is {row.state.word}: nothing was kept", hint=f"torpor show {name}")
     if kept is Kept.NO_RUN:
+        find_run(tx, run)  # it says which run has these letters
         raise NotFound(f"there is no run {run}", hint="torpor ps lists them")
     return kept is Kept.NEW

@@ -172,13 +172,12 @@ class Proposal:
 
     @property
     def hot(self) -> bool:
-        """Whether it is entries and nothing else: one statement, no indexed column of `runs` touched."""
+        """Whether it is entries and the signals they consume, nothing else: one statement, no indexed column of `runs` touched."""
         return self.after is State.RUNNING and not (
             self.state_body is not None
             or self.waits
             or self.closes
             or self.over
-            or self.taken
             or self.rows
             or self.compensations
             or self.dropped

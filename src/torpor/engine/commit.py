@@ -2,7 +2,8 @@
 
 A batch of proposals of different runs shares one transaction and one fsync (group commit). The protocol:
 
-* a *hot* proposal (entries, nothing else) reads nothing: the fence is in the statement that moves the head (G1, G2);
+* a *hot* proposal (entries, and the signals they consume) reads nothing: the fence is in the statement that moves the
+  head (G1, G2);
 * whatever travels with entries (checkpoint, waits, rows, messages, taken signals, blobs) is written after the fence
   agreed, in the same transaction, for the winners only, so it becomes true together with them or not at all;
 * a proposal that withdraws a wait of a person looks at the wait under the run's lock first: a decision that came before
@@ -87,7 +88,7 @@ def commit(tx: Tx, proposals: Sequence[Proposal], *, lease_micros: int = LEASE_M
     left = tx.leave([_leave(p) for p in leaves]) if leaves else {}
     if left:
         _tell(tx, left)
-    winners = [p for p in going if not p.hot and (p.run_id in kept or p.run_id in left)]
+    winners = [p for p in going if (p.taken or not p.hot) and (p.run_id in kept or p.run_id in left)]
     counters = _carry(tx, winners, known) if winners else {}
     refused = [p for p in going if p.run_id not in kept and p.run_id not in left]
     reasons = _reasons(tx, refused) if refused else {}
@@ -104,9 +105,10 @@ _LOST = {True: Fence.LOST, False: None}
 
 
 def _commit_hot(tx: Tx, proposals: Sequence[Proposal], lease_micros: int) -> list[Reply]:
-    """Commit what is entries and nothing else, which is most of what is committed: the fence is all there is to ask."""
+    """Commit entries and the signals they consume, which is most of what is committed: the fence is all there is to ask."""
     tx.alone()  # one statement, one round trip, one fsync
-    kept = tx.append([_append(p) for p in proposals], lease_micros=lease_micros)
+    rows = [_append(p)._replace(taken=p.taken) if p.taken else _append(p) for p in proposals]
+    kept = tx.append(rows, lease_micros=lease_micros)
     refused = [p for p in proposals if p.run_id not in kept] if len(kept) < len(proposals) else []
     reasons = _reasons(tx, refused) if refused else {}
     now = tx.now()

@@ -34,7 +34,11 @@ def claim(
     after_tenant: int,
     lease_micros: int = LEASE_MICROS,
 ) -> tuple[list[Claimed], dict[bytes, bytes]]:
-    """Claim ready runs, with every large body they name."""
+    """Claim ready runs, with every large body they name.
+
+    The claim is a transaction of its own: a run's large bodies stay while it runs, and are read after it.
+    """
+    tx.alone()
     claimed = tx.claim(Claim(worker, list(programs), limit, token, lease_micros, after_tenant))
     digests = _named_blobs(claimed)
     return claimed, tx.get_blobs(digests, later=True) if digests else {}

@@ -34,9 +34,7 @@ def signal(tx: Tx, signals: Sequence[NewSignal]) -> list[Kept]:
 
 def keep(tx: Tx, signals: Sequence[NewSignal]) -> list[Kept]:
     """Do the same inside a transaction that does more. Runs are locked in order of number."""
-    tx.hint("ready")
-    for run_id in {s.run_id for s in signals}:
-        tx.hint(f"run:{run_id}")
+    tx.hint("ready", *{f"run:{s.run_id}" for s in signals})
     return tx.add_signals(signals)
 
 

@@ -162,6 +162,8 @@ class NewSignal(NamedTuple):
     body: bytes
     key: str | None = None
     sender: str | None = None
+    program: str = ""
+    """The program's name by which the run was addressed, if it was: for a run of another one nothing is kept (NO_RUN)."""
 
 
 class Kept(Enum):
@@ -205,6 +207,8 @@ class Append(NamedTuple):
     head: int
     forbids_cancel: bool
     entries: Sequence[Entry]
+    taken: Sequence[int] = ()
+    """Numbers of the signals that the entries consume, taken in the same statement."""
 
 
 class Leave(NamedTuple):

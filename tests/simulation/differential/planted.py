@@ -15,6 +15,7 @@ from torpor.core.lease import Proof
 from torpor.core.lease import reapable as right_reapable
 from torpor.engine import branching, budgets, follow_ups, leases
 from torpor.store.postgres.tx import PostgresTx
+from torpor.store.sqlite import hot
 from torpor.store.sqlite.tx import SqliteTx
 
 if TYPE_CHECKING:
@@ -116,10 +117,10 @@ def the_head_is_not_compared(patch: pytest.MonkeyPatch) -> None:
 def a_signal_is_taken_twice(patch: pytest.MonkeyPatch) -> None:
     """Leave a signal among the unread when an entry has consumed it (G7)."""
 
-    def wrong(self: SqliteTx, signals: Sequence[tuple[int, int]]) -> None:
-        del self, signals
+    def wrong(db: object, signals: Sequence[tuple[int, int]]) -> None:
+        del db, signals
 
-    patch.setattr(SqliteTx, "take_signals", wrong)
+    patch.setattr(hot, "take", wrong)
 
 
 def forgotten_in_a_batch(patch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ start twice (G4). So the row in view must have the locked row's epoch and head, 
 
 *Locks are taken in order*: runs by number, then leases by number, through MATERIALIZED and FOR UPDATE; the comparison
 with `count(*)` makes the second wait for the first. Entries are matched to the runs that passed by a hashed IN: as a
-join it would be a loop in a loop. A lone append has nothing to put in order and is a statement of its own, a tenth
+join it would be a loop in a loop. What the entries consume goes in the same statement: a woken run waits for it. A lone append has nothing to put in order and is a statement of its own, a tenth
 faster: it is what a run that steps by itself waits for.
 """
 
@@ -81,23 +81,36 @@ _ENTRIES = """INSERT INTO journal (run_id, at, seq, epoch, kind, key, body)
     SELECT e.run_id, now, e.seq, e.epoch, e.kind, e.key, e.body FROM moment, unnest(%(entry_runs)s::bigint[],
     %(seqs)s::int[], %(entry_epochs)s::int[], %(kinds)s::smallint[], %(keys)s::text[], %(bodies)s::bytea[])
     AS e(run_id, seq, epoch, kind, key, body) WHERE (e.run_id IN (SELECT run_id FROM passed)) IS TRUE"""
-APPEND = f"""WITH {MOMENT},
+_APPENDED = f"""WITH {MOMENT},
 asked AS (SELECT * FROM unnest(%(runs)s::bigint[], %(tokens)s::bigint[], %(epochs)s::int[], %(heads)s::int[],
     %(forbids)s::smallint[], %(counts)s::int[]) AS a(run_id, token, epoch, head, forbids, n)),
 locked AS MATERIALIZED (SELECT l.run_id, a.n FROM asked a JOIN leases l ON {_FENCED} ORDER BY l.run_id FOR UPDATE OF l),
 passed AS (UPDATE leases l SET head = l.head + locked.n, expires_at = now + %(lease)s FROM locked, moment
     WHERE l.run_id = locked.run_id RETURNING l.run_id, l.flags),
-added AS ({_ENTRIES})
-SELECT run_id, flags, now FROM passed, moment"""
-APPEND_ONE = f"""WITH {MOMENT},
+added AS ({_ENTRIES})"""
+_PASSED = "SELECT run_id, flags, now FROM passed, moment"
+_APPENDED_ONE = f"""WITH {MOMENT},
 passed AS (UPDATE leases SET head = head + %(n)s::int, expires_at = (SELECT now FROM moment) + %(lease)s
     WHERE run_id = %(run)s AND token = %(token)s AND epoch = %(epoch)s AND head = %(head)s
     AND flags & %(forbids)s::smallint = 0 RETURNING run_id, flags),
 added AS (INSERT INTO journal (run_id, at, seq, epoch, kind, key, body)
     SELECT p.run_id, (SELECT now FROM moment), e.seq, %(epoch)s, e.kind, e.key, e.body
     FROM passed p, unnest(%(seqs)s::int[], %(kinds)s::smallint[], %(keys)s::text[], %(bodies)s::bytea[])
-    AS e(seq, kind, key, body))
-SELECT run_id, flags, (SELECT now FROM moment) FROM passed"""
+    AS e(seq, kind, key, body))"""
+_PASSED_ONE = "SELECT run_id, flags, (SELECT now FROM moment) FROM passed"
+_TAKES = """emptied AS (UPDATE inbox i SET body = NULL FROM taken t
+    WHERE i.run_id = t.run_id AND i.seq = t.seq AND i.key IS NOT NULL),
+gone AS (DELETE FROM inbox i USING taken t WHERE i.run_id = t.run_id AND i.seq = t.seq AND i.key IS NULL)"""
+APPEND = f"{_APPENDED} {_PASSED}"
+APPEND_TAKING = f"""{_APPENDED},
+taken AS MATERIALIZED (SELECT i.run_id, i.seq FROM unnest(%(taken_runs)s::bigint[], %(taken)s::int[]) AS t(run_id, seq)
+    JOIN inbox i ON i.run_id = t.run_id AND i.seq = t.seq WHERE (t.run_id IN (SELECT run_id FROM passed)) IS TRUE
+    ORDER BY i.run_id, i.seq FOR UPDATE OF i),
+{_TAKES} {_PASSED}"""
+APPEND_ONE = f"{_APPENDED_ONE} {_PASSED_ONE}"
+APPEND_ONE_TAKING = f"""{_APPENDED_ONE},
+taken AS MATERIALIZED (SELECT p.run_id, t.seq FROM passed p, unnest(%(taken)s::int[]) AS t(seq)),
+{_TAKES} {_PASSED_ONE}"""
 LEAVE = f"""WITH {MOMENT},
 asked AS (SELECT * FROM unnest(%(runs)s::bigint[], %(tokens)s::bigint[], %(epochs)s::int[], %(heads)s::int[],
     %(forbids)s::smallint[], %(counts)s::int[], %(afters)s::smallint[], %(seens)s::int[], %(dues)s::bigint[],
@@ -176,7 +189,7 @@ def claimed(rows: Iterable[Sequence[Any]], wanted: Claim) -> tuple[list[Claimed]
 
 def append_one_params(row: Append, now: int) -> dict[str, Any]:
     """Return a lone fenced append."""
-    run_id, token, epoch, head, forbids_cancel, added = row
+    run_id, token, epoch, head, forbids_cancel, added, taken = row
     keys = [entry.key for entry in added]
     texts.check(keys, "an entry's key")
     return {
@@ -191,6 +204,7 @@ def append_one_params(row: Append, now: int) -> dict[str, Any]:
         "kinds": longs([entry.kind for entry in added]),
         "keys": TextArray(keys),
         "bodies": ByteaArray([entry.body for entry in added]),
+        "taken": longs(taken),
     }
 
 
@@ -203,7 +217,7 @@ def append_params(rows: Sequence[Append], now: int) -> dict[str, Any]:
     kinds: list[int] = []
     keys: list[str | None] = []
     bodies: list[bytes | None] = []
-    for run_id, _, epoch, head, _, added in rows:
+    for run_id, _, epoch, head, _, added, _ in rows:
         for seq, (kind, key, body) in enumerate(added, start=head + 1):
             runs.append(run_id)
             seqs.append(seq)
@@ -220,6 +234,8 @@ def append_params(rows: Sequence[Append], now: int) -> dict[str, Any]:
         "heads": longs([row.head for row in rows]),
         "forbids": longs([row.forbids_cancel for row in rows]),
         "counts": longs([len(row.entries) for row in rows]),
+        "taken_runs": longs([row.run_id for row in rows for _ in row.taken]),
+        "taken": longs([seq for row in rows for seq in row.taken]),
         "entry_runs": longs(runs),
         "seqs": longs(seqs),
         "entry_epochs": longs(epochs),

@@ -162,13 +162,15 @@ class RunVerbs(Begun):
 
     def append(self, rows: Sequence[Append], *, lease_micros: int) -> dict[int, Flag]:
         """Append under the fence."""
-        if len(rows) == 1 and len(rows[0].entries) == 1 and self._exchange.first_alone:
+        if len(rows) == 1 and len(rows[0].entries) == 1 and not rows[0].taken and self._exchange.first_alone:
             passed = self._exchange.alone_with(step.append, rows[0], lease_micros)
             answer = [] if passed is None else [(rows[0].run_id, *passed)]
         elif len(rows) == 1:
-            answer = self._ask(hot.APPEND_ONE, lease=lease_micros, **hot.append_one_params(rows[0], self._now))
+            statement = hot.APPEND_ONE_TAKING if rows[0].taken else hot.APPEND_ONE
+            answer = self._ask(statement, lease=lease_micros, **hot.append_one_params(rows[0], self._now))
         else:
-            answer = self._ask(hot.APPEND, lease=lease_micros, **hot.append_params(rows, self._now))
+            statement = hot.APPEND_TAKING if any(row.taken for row in rows) else hot.APPEND
+            answer = self._ask(statement, lease=lease_micros, **hot.append_params(rows, self._now))
         self._now = answer[0][2] if answer else self._now
         return {run_id: Flag(flags) if flags else Flag.NONE for run_id, flags, _ in answer}
 

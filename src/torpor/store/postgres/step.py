@@ -37,7 +37,7 @@ def append(seat: Seat, row: Append, lease_micros: int) -> tuple[int, int] | None
 
     Raises psycopg's errors, OperationalError if the connection broke.
     """
-    run_id, token, epoch, head, forbids_cancel, (entry,) = row
+    run_id, token, epoch, head, forbids_cancel, (entry,), _ = row
     kind, key, body = entry
     texts.check((key,), "an entry's key")
     numbers = pack(">7q", lease_micros, run_id, token, epoch, head, forbids_cancel, kind)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from torpor.store.postgres.arrays import TextArray
 from torpor.store.postgres.budgets import BudgetVerbs
 from torpor.store.postgres.events import EventVerbs
 from torpor.store.postgres.families import FamilyVerbs
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from torpor.store.outside import Errands
     from torpor.store.postgres.connect import Connection
     from torpor.store.postgres.exchange import Exchange
+
+_NOTIFY = "SELECT pg_notify(%(channel)s, topic) FROM unnest(%(topics)s::text[]) AS t(topic)"
 
 
 class PostgresTx(
@@ -55,11 +58,12 @@ class PostgresTx(
         """Let the next verb that is answered be a transaction by itself, with what was told before it."""
         self._exchange.alone()
 
-    def hint(self, topic: str) -> None:
+    def hint(self, *topics: str) -> None:
         """Notify whoever listens, with the commit."""
-        if topic not in self.hinted:
-            self.hinted.add(topic)
-            self._tell("SELECT pg_notify(%(channel)s, %(topic)s)", channel=self._channel, topic=topic)
+        new = [topic for topic in dict.fromkeys(topics) if topic not in self.hinted]
+        if new:
+            self.hinted.update(new)
+            self._tell(_NOTIFY, channel=self._channel, topics=TextArray(new))
 
     def lend(self) -> AbstractContextManager[Lent]:
         """Lend the connection to a transactional effect (G6)."""

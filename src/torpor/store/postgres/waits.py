@@ -36,8 +36,10 @@ _ANSWER_WAIT = """UPDATE waits SET answered_at = %(now)s, answer = %(answer)s WH
     AND seq = %(seq)s AND answered_at IS NULL AND over = 0 RETURNING slot"""
 _ADD_SIGNALS = f"""WITH {hot.MOMENT},
 locked AS MATERIALIZED (SELECT s.*, r.state, r.inbox FROM unnest(%(runs)s::bigint[], %(names)s::text[], %(keys)s::text[],
-    %(senders)s::text[], %(bodies)s::bytea[]) WITH ORDINALITY AS s(run_id, name, key, sender, body, n)
-    JOIN runs r ON r.id = s.run_id ORDER BY r.id FOR UPDATE OF r),
+    %(senders)s::text[], %(bodies)s::bytea[], %(programs)s::text[])
+    WITH ORDINALITY AS s(run_id, name, key, sender, body, program, n) JOIN runs r ON r.id = s.run_id
+    WHERE s.program = '' OR EXISTS (SELECT 1 FROM programs p WHERE p.id = r.program AND p.name = s.program OFFSET 0)
+    ORDER BY r.id FOR UPDATE OF r),
 fresh AS MATERIALIZED (SELECT l.*, l.inbox + (row_number() OVER (PARTITION BY run_id ORDER BY n))::int AS seq FROM locked l
     WHERE l.state < 4 AND (l.key IS NULL OR NOT EXISTS (
         SELECT 1 FROM inbox i WHERE i.run_id = l.run_id AND i.key = l.key OFFSET 0))),
@@ -123,7 +125,7 @@ class WaitVerbs(Begun):
         A concurrent signal with the same key is caught by the unique index: it leaves a hole in the numbers, which is
         harmless, and counts nothing up.
         """
-        texts.check((text for s in signals for text in (s.name, s.key, s.sender)), "a signal's name, key or sender")
+        texts.check((t for s in signals for t in (s.name, s.key, s.sender, s.program)), "a signal's name, key or sender")
         firsts: dict[tuple[int, str], int] = {}
         sent, repeats = [], {}
         for place, signal in enumerate(signals):
@@ -142,6 +144,7 @@ class WaitVerbs(Begun):
             wake=int(wake),
             senders=TextArray([s.sender for s in asked]),
             bodies=ByteaArray([s.body for s in asked]),
+            programs=TextArray([s.program for s in asked]),
         )
         self._now = rows[0][3] if rows else self._now
         kept = [Kept.NO_RUN] * len(signals)

@@ -36,10 +36,9 @@ class Begun:
     def alone(self) -> None:
         """Change nothing: a commit here is no round trip."""
 
-    def hint(self, topic: str) -> None:
-        """Remember a hint for after the commit."""
-        if topic not in self.hints:
-            self.hints.append(topic)
+    def hint(self, *topics: str) -> None:
+        """Remember hints for after the commit."""
+        self.hints += [topic for topic in dict.fromkeys(topics) if topic not in self.hints]
 
     def lend(self) -> AbstractContextManager[sqlite3.Connection]:
         """Lend the connection to a transactional effect (G6)."""

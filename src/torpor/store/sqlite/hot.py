@@ -47,6 +47,7 @@ _FENCE = """UPDATE leases SET head = head + ?, expires_at = ?
     WHERE run_id = ? AND token = ? AND epoch = ? AND head = ? AND flags & ? = 0 RETURNING flags"""
 _FENCE_ALL = """UPDATE leases SET head = leases.head + v.column5, expires_at = v.column6 FROM (VALUES (rows)) v
     WHERE run_id = v.column1 AND token = v.column2 AND epoch = v.column3 AND head = v.column4 AND flags = 0"""
+_CONSUME = "UPDATE inbox SET body = NULL FROM (VALUES (rows)) v WHERE run_id = v.column1 AND seq = v.column2"
 _FEW = 3
 """So many rows are not worth a savepoint."""
 _END = "DELETE FROM leases WHERE run_id IN (SELECT value FROM json_each(?))"
@@ -161,7 +162,16 @@ def append(db: sqlite3.Connection, rows: Sequence[Append], now: int, lease_micro
     else:
         accepted = _fence_each(db, rows, expires_at)
     _add_entries(db, [row for row in rows if row.run_id in accepted], now)
+    taken = [(row.run_id, seq) for row in rows if row.taken and row.run_id in accepted for seq in row.taken]
+    if taken:
+        take(db, taken)
     return accepted
+
+
+def take(db: sqlite3.Connection, signals: Sequence[tuple[int, int]]) -> None:
+    """Consume signals, given as (run, seq): gone without a key, emptied with one."""
+    db.executemany("DELETE FROM inbox WHERE run_id = ? AND seq = ? AND key IS NULL", signals)
+    together.write(db, _CONSUME, signals)
 
 
 def _check(rows: Sequence[Append]) -> None:
@@ -174,7 +184,7 @@ def _fence_all(db: sqlite3.Connection, rows: Sequence[Append], expires_at: int) 
 
     False if one was refused or carries any flag: the caller then asks row by row, which also tells which.
     """
-    fences = [(run_id, token, epoch, head, len(added), expires_at) for run_id, token, epoch, head, _, added in rows]
+    fences = [(*row[:4], len(row.entries), expires_at) for row in rows]
     db.execute("SAVEPOINT fence")
     whole = together.write(db, _FENCE_ALL, fences) == len(rows)
     if not whole:
@@ -185,7 +195,7 @@ def _fence_all(db: sqlite3.Connection, rows: Sequence[Append], expires_at: int) 
 
 def _fence_each(db: sqlite3.Connection, rows: Sequence[Append], expires_at: int) -> dict[int, Flag]:
     accepted: dict[int, Flag] = {}
-    for run_id, token, epoch, head, forbids_cancel, added in rows:
+    for run_id, token, epoch, head, forbids_cancel, added, _ in rows:
         given = (len(added), expires_at, run_id, token, epoch, head, int(forbids_cancel))
         flags = db.execute(_FENCE, given).fetchone()
         if flags is not None:
@@ -196,7 +206,7 @@ def _fence_each(db: sqlite3.Connection, rows: Sequence[Append], expires_at: int)
 def _add_entries(db: sqlite3.Connection, rows: Sequence[Append], now: int) -> None:
     entries = [
         (run_id, seq, now, epoch, int(kind), key, body)
-        for run_id, _, epoch, head, _, added in rows
+        for run_id, _, epoch, head, _, added, _ in rows
         for seq, (kind, key, body) in enumerate(added, start=head + 1)
     ]
     together.write(db, _ADD, entries)

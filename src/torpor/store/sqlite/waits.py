@@ -9,7 +9,7 @@ from torpor.core.run import State
 from torpor.core.wait import Signal, TooLate
 from torpor.store import texts
 from torpor.store.rows import Kept, MessageRow
-from torpor.store.sqlite import together
+from torpor.store.sqlite import hot, together
 from torpor.store.sqlite.begun import Begun
 from torpor.store.sqlite.hot import WAIT_COLUMNS, wait_row
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from torpor.store.rows import NewSignal, WaitRow
 
 _END = "UPDATE waits SET over = 1 FROM (VALUES (rows)) v WHERE run_id = v.column1 AND slot = v.column2"
-_TAKE = "UPDATE inbox SET body = NULL FROM (VALUES (rows)) v WHERE run_id = v.column1 AND seq = v.column2"
+_ADDRESSED = "SELECT inbox, state, (SELECT name FROM programs WHERE id = program) FROM runs WHERE id = ?"
 _MESSAGE_COLUMNS = "id, run_id, target, name, key, body, kind, detail"
 
 
@@ -40,8 +40,7 @@ class WaitVerbs(Begun):
 
     def take_signals(self, signals: Sequence[tuple[int, int]]) -> None:
         """Consume signals."""
-        self._db.executemany("DELETE FROM inbox WHERE run_id = ? AND seq = ? AND key IS NULL", signals)
-        together.write(self._db, _TAKE, signals)
+        hot.take(self._db, signals)
 
     def waits(self, ids: Sequence[int], *, over: bool = False) -> list[WaitRow]:
         """Return the waits of runs."""
@@ -84,8 +83,8 @@ class WaitVerbs(Begun):
         return [self._add_signal(signal, int(wake)) for signal in signals]
 
     def _add_signal(self, signal: NewSignal, wake: int) -> Kept:
-        row = self._db.execute("SELECT inbox, state FROM runs WHERE id = ?", (signal.run_id,)).fetchone()
-        if row is None:
+        row = self._db.execute(_ADDRESSED, (signal.run_id,)).fetchone()
+        if row is None or signal.program not in {"", row[2]}:
             return Kept.NO_RUN
         if State(row[1]).final:
             return Kept.FINAL

@@ -27,7 +27,7 @@ class WholeVerbs(Protocol):
     def put_meta(self, key: str, value: str) -> None:
         """Write a fact about the store."""
 
-    def hint(self, topic: str) -> None:
+    def hint(self, *topics: str) -> None:
         """Tell every process that listens, once this transaction has committed. May be lost, may be doubled."""
 
     def lend(self) -> AbstractContextManager[Any]:
