@@ -13,7 +13,7 @@ from torpor.core.journal import Entry, Kind
 from torpor.core.lease import Fence, Lease, fence
 from torpor.core.run import Flag, State, parked_as
 from torpor.store.protocol import Lane
-from torpor.store.rows import Append, Leave, Left, RunChange
+from torpor.store.rows import Append, Kept, Leave, Left, NewSignal, RunChange
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,6 +70,27 @@ def test_append_agrees_with_the_core(store: Store, how: str) -> None:
         assert lease is not None
         assert now is not None
         assert (now.head, len(entries)) == ((lease.head + 1, 1) if row.run_id in accepted else (lease.head, 0))
+
+
+@pytest.mark.parametrize("many", [1, 2, 9])
+@pytest.mark.parametrize("refused", [False, True])
+def test_signals_are_taken_exactly_with_the_entries_that_consume_them(
+    store: Store, many: int, *, refused: bool
+) -> None:
+    """An append that passes takes the signals it names, a key stays known; one that is refused takes none (G1, G7)."""
+    world = populate(store, many)
+    leases = [one.lease for one in world.claim()]
+    for lease in leases:
+        world.signal(*(NewSignal(lease.run_id, name, b"", key) for name, key in (("a", None), ("b", "k"), ("c", None))))
+    odd = leases[-1].run_id
+    rows = [add(lease)._replace(taken=[1, 2]) for lease in leases]
+    rows = [row._replace(token=row.token + (refused and row.run_id == odd)) for row in rows]
+    passed = world.append(rows)
+    assert set(passed) == {row.run_id for row in rows} - ({odd} if refused else set())
+    unread = store.transact_now(lambda tx: tx.unread([row.run_id for row in rows]))
+    for row in rows:
+        assert [signal.name for signal in unread[row.run_id]] == (["c"] if row.run_id in passed else ["a", "b", "c"])
+        assert world.signal(NewSignal(row.run_id, "b", b"", "k")) == [Kept.DUPLICATE]
 
 
 @pytest.mark.parametrize("way", STALE)

@@ -63,6 +63,7 @@ def _calls(runs: list[int], program: int) -> list[Callable[[Tx], object]]:
         lambda tx: tx.journal(runs[0]),
         lambda tx: tx.entries([(runs[0], 1)]),
         lambda tx: tx.add_signals([NewSignal(runs[0], "go", b"", "k"), NewSignal(runs[1], "go", b"")]),
+        lambda tx: tx.add_signals([NewSignal(runs[0], "go", b"", program="audit")]),
         lambda tx: tx.sweep_blobs(before=1, limit=5),
         lambda tx: tx.get_rows(runs[0], "f", after=0, limit=1),
         lambda tx: tx.outbox(limit=5),
@@ -179,6 +180,8 @@ def test_postgres_walks_no_large_table(on_server: Place, monkeypatch: pytest.Mon
     calls = _calls(world.runs, world.program)
     calls.append(lambda tx: tx.append([add(leases[0]), add(leases[2])], lease_micros=LEASE))
     calls.append(lambda tx: tx.append([add(leases[3])], lease_micros=LEASE))
+    calls.append(lambda tx: tx.append([add(leases[4])._replace(taken=[1])], lease_micros=LEASE))
+    calls.append(lambda tx: tx.append([add(lease)._replace(taken=[1]) for lease in leases[5:7]], lease_micros=LEASE))
     calls.append(lambda tx: tx.leave([away(leases[1])]))
     calls.append(lambda tx: tx.open_runs([world.program], after=0, limit=5))
     calls.append(lambda tx: tx.whole_checkpoints(world.runs[0], limit=5))

@@ -101,6 +101,16 @@ def test_a_batch_of_signals_keeps_its_order(store: Store) -> None:
     }
 
 
+def test_a_signal_for_a_run_of_another_program_is_not_kept(store: Store) -> None:
+    """A run is addressed by its program's name too: with another one it is no run that anybody knows."""
+    world = populate(store, 2)
+    one, two = world.runs
+    signals = [NewSignal(one, "go", b"", program="audits"), NewSignal(two, "go", b"", program="audit")]
+    assert world.signal(*signals) == [Kept.NO_RUN, Kept.NEW]
+    runs, unread = store.transact_now(lambda tx: (tx.get_runs([one, two]), tx.unread([one, two])))
+    assert (runs[one].inbox, runs[two].inbox, list(unread)) == (0, 1, [two])
+
+
 def test_a_duplicate_counts_nothing_and_wakes_nobody(store: Store) -> None:
     """A key that the run has seen, in the same batch or before; another run's equal key is another signal."""
     world = populate(store, 2)

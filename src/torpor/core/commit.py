@@ -172,7 +172,7 @@ class Proposal:
 
     @property
     def hot(self) -> bool:
-        """Whether it is entries and the signals they consume, nothing else: one statement, no indexed column of `runs` touched."""
+        """Whether it is entries and the signals they consume, nothing else: one statement, no index of `runs` touched."""
         return self.after is State.RUNNING and not (
             self.state_body is not None
             or self.waits

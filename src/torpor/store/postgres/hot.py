@@ -12,8 +12,9 @@ start twice (G4). So the row in view must have the locked row's epoch and head, 
 
 *Locks are taken in order*: runs by number, then leases by number, through MATERIALIZED and FOR UPDATE; the comparison
 with `count(*)` makes the second wait for the first. Entries are matched to the runs that passed by a hashed IN: as a
-join it would be a loop in a loop. What the entries consume goes in the same statement: a woken run waits for it. A lone append has nothing to put in order and is a statement of its own, a tenth
-faster: it is what a run that steps by itself waits for.
+join it would be a loop in a loop. What entries consume is taken in the same statement, because a woken run waits for
+its answer. A lone append has nothing to put in order and is a statement of its own, a tenth faster: it is what a run
+that steps by itself waits for.
 """
 
 from __future__ import annotations

@@ -125,7 +125,9 @@ class WaitVerbs(Begun):
         A concurrent signal with the same key is caught by the unique index: it leaves a hole in the numbers, which is
         harmless, and counts nothing up.
         """
-        texts.check((t for s in signals for t in (s.name, s.key, s.sender, s.program)), "a signal's name, key or sender")
+        texts.check(
+            (t for s in signals for t in (s.name, s.key, s.sender, s.program)), "a signal's name, key or sender"
+        )
         firsts: dict[tuple[int, str], int] = {}
         sent, repeats = [], {}
         for place, signal in enumerate(signals):

@@ -22,7 +22,10 @@ class HotVerbs(Protocol):
         """
 
     def append(self, rows: Sequence[Append], *, lease_micros: int) -> dict[int, Flag]:
-        """Append fenced entries, move heads, extend leases. Return the flags of the runs that were not refused (G1)."""
+        """Append fenced entries, take the signals they consume, move heads, extend leases.
+
+        Return the flags of the runs that were not refused; for the others nothing was written or taken (G1, G7).
+        """
 
     def leave(self, rows: Sequence[Leave]) -> dict[int, Left]:
         """Append fenced entries and end the stretch. Return what became of the runs that were not refused (G1, G7)."""

@@ -34,7 +34,8 @@ class WaitVerbs(Protocol):
 
         A duplicate key counts nothing up and wakes nobody. Agreement lies on the run's row, so that a signal and a
         suspend can never both believe that the other will see to it (G7, `core.run.parked_as`). Without `wake` a
-        waiting run sleeps on: whoever calls holds its lock and knows that its wait needs more (G20).
+        waiting run sleeps on: whoever calls holds its lock and knows that its wait needs more (G20). A signal that names
+        a program is for no run of another one.
         """
 
     def unread(self, ids: Sequence[int]) -> dict[int, list[Signal]]:
