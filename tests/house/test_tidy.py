@@ -54,6 +54,7 @@ ONE_ROOM = {
     "psycopg_pool": "store/postgres",
     "obstore": "blobs",
     "cronsim": "almanac",
+    "genai_prices": "agent",
 }
 """Packages that exactly one room knows."""
 
