@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from torpor.errors import TorporError as TorporError
     from torpor.errors import UsageError as UsageError
     from torpor.runtime import run as run
-    from torpor.sdk.app import App as App
+    from torpor.agent.app import App as App
     from torpor.sdk.asking import Answer as Answer
     from torpor.sdk.asking import Approval as Approval
     from torpor.sdk.context import Again as Again
@@ -54,7 +54,7 @@ _PLACES = {
     "Safety": "torpor.core.effect",
     "RetryPolicy": "torpor.core.retry",
     "run": "torpor.runtime",
-    "App": "torpor.sdk.app",
+    "App": "torpor.agent.app",
     "Retention": "torpor.sdk.keeping",
     "Rows": "torpor.sdk.rows",
     **dict.fromkeys(("Again", "Context", "days", "hours", "minutes", "seconds"), "torpor.sdk.context"),

@@ -229,6 +229,11 @@ class Replay:
         return None
 
     @property
+    def silent(self) -> bool:
+        """Whether every answer on record was handed over, in whatever order: what is asked now was not asked before."""
+        return all(record.delivered for record in (*self._order, *self.spares))
+
+    @property
     def exhausted(self) -> bool:
         """Whether every entry that resolves a call was delivered."""
         return self._next >= len(self._order)
@@ -242,6 +247,15 @@ class Replay:
             return self._order[self._next]
         for record in self._records.values():
             left = record.intents or record.wait is not None
+            if left and not (record.asked or record.spare or _only_asked(record)):
+                return record
+        return None
+
+    def unasked(self) -> Record | None:
+        """Return what code that asks in any order (a guest) did not ask for until the turn's end: it diverged. None: all is well."""
+        for record in self._records.values():
+            ended = record.resolved is not None and kind_of(record.key) is not CallKind.EMIT
+            left = ended or record.intents or record.wait is not None
             if left and not (record.asked or record.spare or _only_asked(record)):
                 return record
         return None

@@ -39,6 +39,8 @@ class Flow:
     retain: Retention | None = None
     state_type: Any = None
     """The annotation of the state parameter, for decoding input that came as plain JSON."""
+    warns: str = ""
+    """What a worker says when it begins to serve it."""
     upcasts: dict[int, Callable[[Any], Any]] = field(default_factory=dict)
     effects: dict[str, Definition] = field(default_factory=dict)
     """The app's effects by name: what a compensation is found by."""

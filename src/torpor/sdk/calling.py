@@ -42,6 +42,11 @@ class Calling:
         self._port = port
         self._made = 0
 
+    @property
+    def port(self) -> Port:
+        """What this speaks through: torpor's own."""
+        return self._port
+
     def _value(self, name: str, draw: Callable[[], Any]) -> Any:
         self._refuse_if_closing()
         return self._port.value(name, draw)

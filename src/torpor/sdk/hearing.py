@@ -79,6 +79,12 @@ class Hearing(Calling):
         number = self._promise("receive", name)
         return self._receive(number, name) if whole else self._call(number, CallKind.MESSAGE, name, {})
 
+    def heard(self, name: str) -> bool:
+        """Whether a signal of this name lies unread now, so that `receive` would not sleep. Recorded, so a replay agrees."""
+        check_name(name, "a signal's name")
+        self._refuse_if_closing()
+        return self._port.heard(name)
+
     async def _receive(self, number: int, name: str) -> Message:
         heard = await self._call(number, CallKind.MESSAGE, name, {"whole": True})
         return Message(**{**heard, "at": as_datetime(heard["at"])})

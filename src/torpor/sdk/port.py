@@ -7,12 +7,19 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
 
     from torpor.core.rate import Rate
     from torpor.core.replay import CallKind
     from torpor.sdk.loop import FlowLoop, Timer
     from torpor.sdk.steps import Definition
+
+
+class Guest(Protocol):
+    """A guest, to the driver."""
+
+    waiting: int
+    """How many of its calls are not answered yet."""
 
 
 @dataclass(slots=True, eq=False)
@@ -57,6 +64,9 @@ class Port(Protocol):
     def value(self, name: str, draw: Callable[[], Any]) -> Any:
         """Return the recorded value of this call, or draw one, to be recorded with the next commit."""
 
+    def heard(self, name: str) -> bool:
+        """Say whether a signal of this name lies unread, as it was said the first time."""
+
     def emit(self, part: object) -> None:
         """Put a part into the run's stream, once: not again while replaying."""
 
@@ -71,6 +81,12 @@ class Port(Protocol):
 
     def fetch(self, field: str, first: int, most: int) -> asyncio.Future[list[Any]]:
         """Read elements of a `Rows` field. Settled before anything else is, so that its place in the order is fixed."""
+
+    def outside(self, guest: Guest, work: Coroutine[Any, Any, Any]) -> asyncio.Future[Any]:
+        """Run a coroutine on the worker's loop as a guest of this turn (`sdk.guest`)."""
+
+    def enter(self, call: Callable[[], object]) -> None:
+        """Call something on the flow's loop, asked from the worker's; nothing happens once the turn is over."""
 
     def secret(self, name: str) -> str:
         """Resolve a secret by name. Raises NotFound."""

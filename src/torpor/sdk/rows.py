@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 PAGE = 500
+_NOBODYS = "these rows belong to no run, so there is nothing to read them from"
 Fetch = Callable[[str, int, int], Awaitable[list[Any]]]
 """From (field, first number, how many) to elements."""
 
@@ -67,14 +68,24 @@ class Rows(Generic[T]):
         """Read all elements in order, in pages."""
         return self._read()
 
+    async def last(self, n: int) -> list[T]:
+        """Return the last n elements in order, or as many as there are, without reading those before."""
+        new = self._new[-n:] if n > 0 else []
+        most = min(n - len(new), self.kept)
+        if most <= 0:
+            return new
+        source: tuple[str, Fetch] | None = vars(self).get("_source")
+        if source is None:
+            raise UsageError(_NOBODYS, hint="read them inside the flow that holds the state")
+        return [*await source[1](source[0], self.kept - most, most), *new]
+
     async def _read(self) -> AsyncIterator[T]:
         place = 0
         kept = self.kept
         source: tuple[str, Fetch] | None = vars(self).get("_source")
         while place < kept:
             if source is None:
-                message = "these rows belong to no run, so there is nothing to read them from"
-                raise UsageError(message, hint="read them inside the flow that holds the state")
+                raise UsageError(_NOBODYS, hint="read them inside the flow that holds the state")
             page = await source[1](source[0], place, min(PAGE, kept - place))
             for element in page:
                 yield element

@@ -173,7 +173,7 @@ class Executor:
         if self.commits.draft.entries:
             self._linger.end()
             self.commits.submit()
-        elif not self.progress.busy and not self.commits.in_flight:
+        elif not (self.progress.busy or self.commits.in_flight or (turn.guests is not None and turn.guests.busy)):
             self._suspend(turn)
 
     # what was committed
@@ -238,6 +238,10 @@ class Executor:
         if turn.main.cancelled():
             self._fail(TorporError("the flow was cancelled from inside: an asyncio.CancelledError left its body"))
             return
+        turn.look_back()
+        if turn.diverged is not None:
+            self._diverged(turn.diverged)
+            return
         error = turn.main.exception() or endings.forgotten(turn)
         if self.undoing and error is None:
             self._end_cancelled()
@@ -286,6 +290,10 @@ class Executor:
             self._fail(turn.loop.stuck())
             return
         if not self.draining and self._linger.stay(open_waits):
+            return
+        turn.forget_unasked()
+        if self.commits.draft.entries:
+            self.commits.submit()
             return
         self._linger.end()
         if self.trace is not None:

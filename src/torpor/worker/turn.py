@@ -10,6 +10,7 @@ nothing else is handed over, which gives it a fixed place in the order.
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from torpor.core.journal import Entry, Kind, Stored
@@ -22,15 +23,17 @@ from torpor.sdk.port import Request
 from torpor.sdk.rows import attach
 from torpor.store import values
 from torpor.worker import children
+from torpor.worker.guests import Guests
 from torpor.worker.lines import struck_fields
 from torpor.worker.voice import checked, spoken
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Coroutine, Sequence
 
     from torpor.core.stream import PartKind
     from torpor.sdk.app import Flow
+    from torpor.worker.guests import Outside
     from torpor.worker.roles import Executor
 
 
@@ -58,6 +61,9 @@ class Turn:
         self._replay = Replay(entries)
         self._fresh = not entries
         self._timers = 0
+        self.guests: Guests | None = None
+        self._known: deque[Stored] = deque()
+        """What the journal answers to calls of guests, to be handed over next."""
         self.reads = 0
         """How many reads of rows are under way; nothing is handed over meanwhile."""
         self._unheard: list[tuple[str, PartKind, str | bytes]] = []
@@ -84,7 +90,11 @@ class Turn:
         if asked.diverged_from is not None and self.diverged is None:
             self.diverged = self._divergence(asked.diverged_from, asked=_told(asked.key, content))
         if not self.replaying and self.diverged is None and not _spare(asked.record):
-            self._executor.progress.begin(request, asked.record)
+            if asked.record is not None and asked.record.resolved is not None:
+                asked.record.delivered = True
+                self._known.append(asked.record.resolved)  # only a guest asks so late for what is on record
+            else:
+                self._executor.progress.begin(request, asked.record)
 
     def withdraw(self, request: Request) -> None:
         """Forget a call the code no longer waits for; what was recorded of it is skipped."""
@@ -99,6 +109,16 @@ class Turn:
         body = self._bodies.encode(draw(), f"ctx.{name}()")
         self.notes.append(Entry(Kind.NOTE, asked.key, body))
         return self._bodies.decode(body)
+
+    def heard(self, name: str) -> bool:
+        """Whether a signal of this name lies unread, as it was found the first time: only a yes is recorded."""
+        asked = self._replay.ask(Call(CallKind.VALUE, f"heard {name}"))
+        if asked.record is not None:
+            return True
+        if not self._replay.silent or all(signal.name != name for signal in self._executor.unread):
+            return False
+        self.notes.append(Entry(Kind.NOTE, asked.key, None))
+        return True
 
     def emit(self, part: object) -> None:
         """Put a part into the run's stream, once: a note says that it was, and both are durable together or not at all."""
@@ -160,6 +180,30 @@ class Turn:
         self._worker.outside.read_rows(self._executor, field, first, most, here)
         return future
 
+    def outside(self, guest: Outside, work: Coroutine[Any, Any, Any]) -> asyncio.Future[Any]:
+        """Run a coroutine on the worker's loop; from now on the turn is free (`worker.guests`)."""
+        if self.guests is None:
+            self.guests = Guests(self._executor)
+        self.replaying = False
+        return self.guests.begin(self.loop, guest, work)
+
+    def enter(self, call: Callable[[], object]) -> None:
+        """Call something on the body's loop, for a guest."""
+        if self.guests is not None:
+            self.guests.enter(self.loop, call)
+
+    def look_back(self) -> None:
+        """See at the turn's end whether the journal holds what no guest has asked for."""
+        left = self._replay.unasked() if self.guests is not None else None
+        if left is not None and self.diverged is None:
+            self.diverged = self._divergence(left, asked="")
+
+    def forget_unasked(self) -> None:
+        """Close questions that no guest has asked this time: consent to something else is consent to nothing (G10)."""
+        if self.guests is not None:
+            for seq in self._replay.unasked_questions():
+                self._executor.progress.questions.forget(seq)
+
     def _reader(self, _field: str) -> Callable[[str, int, int], asyncio.Future[list[Any]]]:
         return self.fetch
 
@@ -183,6 +227,10 @@ class Turn:
             if self.loop.timers_created:
                 self._take_timers()
             if self._replay.spares and self._gives_spare():
+                continue
+            if self._known and not self.reads:
+                known = self._known.popleft()
+                self.hand_over(known, known.at)
                 continue
             if self.reads or not self.replaying:
                 return
@@ -287,7 +335,9 @@ class Turn:
         return ", ".join(shown(key) for key in self.open if key not in self.records)
 
     def close(self) -> list[str]:
-        """Close the body; return what went wrong in it."""
+        """Close the body, and its guests; return what went wrong in it."""
+        if self.guests is not None:
+            self.guests.close()
         return self.loop.close_body()
 
 

@@ -167,6 +167,9 @@ class Worker:
         self._renewals = renewing(self.store, self.number, self._held, self._news.renewed, watch, lease_seconds=seconds)
         self._renewals.start()
         self._closing = [listener.close, self._renewals.stop]
+        for flow in self.flows.values():
+            if flow.warns:
+                self.log.warning("undeclared", flow=flow.name, said=flow.warns)
         self.ready.set()
 
     def _alive(self) -> frozenset[int]:

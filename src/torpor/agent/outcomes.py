@@ -1,0 +1,56 @@
+"""What a tool gave back, as the journal keeps it: a result, or what the model is told instead.
+
+Two things that a tool may raise are results and not errors: `ModelRetry` (the model is to call again, better) and
+`ToolFailed` (the model is to know that it failed). They are recorded, so a resumed turn tells the model the same. Two others
+are questions, `ApprovalRequired` and `CallDeferred`: what is recorded is that the tool asked, never an answer.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pydantic_ai import ToolReturn
+from pydantic_ai.exceptions import ApprovalRequired, CallDeferred, ModelRetry, ToolFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+ASKS = "asks"
+DEFERS = "defers"
+
+
+async def kept(result: Awaitable[Any]) -> dict[str, Any]:
+    """Wait for a tool and return what became of it, to be recorded. What else it raises goes through."""
+    try:
+        value = await result
+    except ModelRetry as retry:
+        return {"retry": retry.message}
+    except ToolFailed as failed:
+        return {"failed": failed.message}
+    except ApprovalRequired:
+        return {ASKS: True}
+    except CallDeferred:
+        return {DEFERS: True}
+    if isinstance(value, ToolReturn):
+        parts = {"content": value.content, "metadata": value.metadata, "tools": value.tools}
+        return {"value": value.return_value, **{name: part for name, part in parts.items() if part is not None}}
+    return {"value": value}
+
+
+def given(outcome: dict[str, Any], told: str = "") -> Any:
+    """Return what was recorded as the toolset is to return it; raises what it is to raise.
+
+    `told` is for the model, beside the result: that a person changed something.
+    """
+    if "retry" in outcome:
+        raise ModelRetry(outcome["retry"])
+    if "failed" in outcome:
+        raise ToolFailed(outcome["failed"])
+    content = outcome.get("content")
+    if told:
+        content = told if content is None else [told, *([content] if isinstance(content, str) else content)]
+    if content is None and len(outcome) == 1:
+        return outcome["value"]
+    return ToolReturn(
+        outcome["value"], content=content, metadata=outcome.get("metadata"), tools=outcome.get("tools")
+    )

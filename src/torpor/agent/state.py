@@ -1,0 +1,23 @@
+"""What a checkpoint of an agent holds: enough to go on, whatever the length of the conversation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from torpor.sdk.rows import Rows
+
+
+@dataclass
+class AgentState:
+    """The state between two turns.
+
+    `messages` are closed: a model has answered them, and nothing changes them any more, so each is written once. `tail` is
+    the request that no model has answered yet: pydantic-ai may still add to it. `prompt` is what the next turn begins with
+    besides, empty if it goes on from the tail.
+    """
+
+    prompt: Any = None
+    messages: Rows[Any] = field(default_factory=Rows)
+    tail: list[Any] = field(default_factory=list)
+    usage: dict[str, Any] = field(default_factory=dict)

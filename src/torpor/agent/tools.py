@@ -1,0 +1,109 @@
+"""`@app.tool`: what is known about a tool, said where it is defined; and what a tool is told about the call it serves."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from torpor.core.effect import Safety
+from torpor.errors import UsageError
+from torpor.sdk.steps import EffectContext, seconds_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from datetime import timedelta
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+ToolContext = EffectContext
+"""What a tool is told: `key` (equal in every attempt of one call), `attempt`, `deadline`, `secret(name)`, `emit(part)`."""
+SAFETIES = (Safety.REPEATABLE, Safety.KEYED, Safety.ONCE)
+_MARK = "__torpor_tool__"
+_CURRENT: ContextVar[ToolContext] = ContextVar("torpor_tool_context")
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """What is declared about one tool."""
+
+    safety: Safety = Safety.ONCE
+    approve: bool | Callable[..., bool] = False
+    timeout_seconds: float | None = None
+
+
+def safety_of(given: Safety | str, tool: str) -> Safety:
+    """Return a declared safety. Raises UsageError for what is none, or what a tool cannot be."""
+    known = next((safety for safety in SAFETIES if safety == given), None)
+    if known is None:
+        raise UsageError(f"tool {tool} cannot be {given!r}", hint=f"one of: {', '.join(SAFETIES)}")
+    return known
+
+
+def tool_context() -> ToolContext:
+    """Return what a tool that is running now is told about its call. Raises UsageError outside of one."""
+    try:
+        return _CURRENT.get()
+    except LookupError:
+        message = "no tool of a durable agent is running here"
+        raise UsageError(message, hint="call it inside a tool that torpor runs") from None
+
+
+def enter(context: ToolContext) -> None:
+    """Let `tool_context()` find a call, in the task that serves it."""
+    _CURRENT.set(context)
+
+
+def declare(
+    function: F,
+    *,
+    safety: Safety | str,
+    approve: bool | Callable[..., bool],
+    timeout: float | timedelta | None,
+) -> F:
+    """Remember what is declared about a tool's function; a first parameter that is a ToolContext is filled in."""
+    name = getattr(function, "__name__", repr(function))
+    tool = Tool(safety_of(safety, name), approve, seconds_of(timeout, f"timeout of tool {name}"))
+    made: Any = _told(function) if _wants_context(function) else function
+    setattr(made, _MARK, tool)
+    return made  # type: ignore[no-any-return]  # it is called as the function was
+
+
+def declared_of(tools: Mapping[str, Any]) -> dict[str, Tool]:
+    """Return what functions of an agent's tools were declared with, by the tools' names."""
+    found = {}
+    for name, tool in tools.items():
+        known = getattr(getattr(tool, "function", None), _MARK, None)
+        if isinstance(known, Tool):
+            found[name] = known
+    return found
+
+
+def _wants_context(function: Callable[..., Any]) -> bool:
+    first = next(iter(inspect.signature(function).parameters.values()), None)
+    return first is not None and first.annotation in {ToolContext, "ToolContext", "torpor.ToolContext"}
+
+
+def _told(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function without its first parameter, which is the call's context."""
+    signature = inspect.signature(function)
+    first, *rest = signature.parameters.values()
+
+    if inspect.iscoroutinefunction(function):
+
+        @functools.wraps(function)
+        async def told(*args: Any, **more: Any) -> Any:
+            return await function(tool_context(), *args, **more)
+
+    else:
+
+        @functools.wraps(function)
+        def told(*args: Any, **more: Any) -> Any:
+            return function(tool_context(), *args, **more)
+
+    del told.__wrapped__  # type: ignore[attr-defined]  # whoever reads the signature must not find the first parameter
+    told.__signature__ = signature.replace(parameters=rest)  # type: ignore[attr-defined]  # what inspect reads
+    told.__annotations__ = {name: kind for name, kind in function.__annotations__.items() if name != first.name}
+    return told

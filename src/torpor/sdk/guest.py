@@ -1,0 +1,115 @@
+"""A guest: code that runs on the worker's own loop beside a turn, and reaches the journal through the turn.
+
+A flow's body lives on a loop of its own, where nothing but the journal decides what happens next. Somebody else's
+framework cannot live there: it opens connections, starts threads, looks at the clock. So it runs outside, as a **guest** of
+a body that does nothing but wait for it, and whatever must be done once it asks of the turn: `await guest.call(...)` runs a
+coroutine function on the flow's loop, with everything a `Context` can do, and hands its result out.
+
+What a guest may rely on, and what it must keep to:
+
+* Its calls are known by names it chooses (`step_id`), never by their order: outside, order is chance. A call that the
+  journal answers is answered at once; another one is begun at once.
+* A guest that waits only for its own calls keeps nothing awake: if these are waits, the run is put away and the guest is
+  cancelled where it stands. When the run wakes a new guest begins, and its calls are answered up to where the first one was.
+* So whatever it does between its calls may be done again, and must do no harm twice.
+* What the journal holds and no guest of the turn has asked for when the turn ends is a divergence, found before the turn's
+  end is recorded.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from torpor.core.replay import CallKind
+from torpor.sdk.context import Context
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Coroutine
+
+    from torpor.sdk.port import Port
+    from torpor.sdk.steps import Definition
+
+T = TypeVar("T")
+
+
+class GuestContext(Context):
+    """What a guest's calls are made with: a `Context` that knows definitions made on the way."""
+
+    __slots__ = ()
+
+    def perform(self, definition: Definition, values: dict[str, Any], step_id: str) -> Coroutine[Any, Any, Any]:
+        """Run a function under its definition as a step, or as an effect if it is not repeatable."""
+        effect = definition.safety != "repeatable"
+        kind = CallKind.EFFECT if effect else CallKind.STEP
+        number = self._promise(kind.name.lower(), definition.name)
+        return self._call(number, kind, definition.name, values, definition, step_id, stubborn=effect)
+
+
+class Guest:
+    """The way from outside into one turn."""
+
+    def __init__(self, context: Context) -> None:
+        """Belong to the turn of a context."""
+        self._port: Port = context.port
+        self._context = GuestContext(self._port)
+        self.waiting = 0
+        """How many of its calls are not answered yet."""
+
+    async def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine outside and return what it returns. Called once, from the body; raises what it raises."""
+        result: T = await self._port.outside(self, work)
+        return result
+
+    async def call(self, make: Callable[[GuestContext], Coroutine[Any, Any, T]]) -> T:
+        """Make calls from outside: run a coroutine function on the flow's loop, and return what it returns.
+
+        If the guest stops waiting, what was made is withdrawn as if the flow had cancelled it.
+        """
+        import asyncio
+
+        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        began: list[asyncio.Task[T]] = []
+        self.waiting += 1
+        self._port.enter(partial(self._begin, make, answer, began))
+        answer.add_done_callback(partial(self._given_up, began))
+        return await answer
+
+    def _begin(
+        self,
+        make: Callable[[GuestContext], Coroutine[Any, Any, T]],
+        answer: asyncio.Future[T],
+        began: list[asyncio.Task[T]],
+    ) -> None:
+        """Begin, on the flow's loop."""
+        if answer.done():
+            return
+        task = self._port.loop.create_task(make(self._context))
+        began.append(task)
+        task.add_done_callback(partial(self._answer, answer))
+
+    def _answer(self, answer: asyncio.Future[Any], task: asyncio.Future[Any]) -> None:
+        """Hand out what a call gave, to a future of the worker's loop, which this thread runs."""
+        error = None if task.cancelled() else task.exception()
+        if answer.done():
+            return
+        self.waiting -= 1  # at once: from now on the guest has something to do
+        if task.cancelled():
+            answer.cancel()
+        elif error is not None:
+            answer.set_exception(error)
+        else:
+            answer.set_result(task.result())
+
+    def _given_up(self, began: list[asyncio.Task[Any]], answer: asyncio.Future[Any]) -> None:
+        """Withdraw what was made if the guest stopped waiting for it."""
+        if answer.cancelled() and not (began and began[0].done()):
+            self.waiting -= 1
+            self._port.enter(partial(_withdraw, began))
+
+
+def _withdraw(began: list[asyncio.Task[Any]]) -> None:
+    for task in began:
+        task.cancel()
+

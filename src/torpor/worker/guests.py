@@ -1,0 +1,79 @@
+"""The guests of a turn (`sdk.guest`): run on the worker's loop, they ask in any order and are answered by key.
+
+The journal decides the order of everything a body meets, and a body with a guest does nothing but wait for it. So from the
+moment a guest is there the turn is *free*: a call that has its answer on record gets it at once, another one begins at once,
+and what nobody asked for is looked at when the turn ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from torpor.sdk.loop import FlowLoop
+    from torpor.worker.roles import Executor
+
+
+class Outside(Protocol):
+    """A guest, to its turn."""
+
+    waiting: int
+
+
+class Guests:
+    """Those of one turn."""
+
+    def __init__(self, executor: Executor) -> None:
+        """Begin with none."""
+        self._executor = executor
+        self._going: dict[asyncio.Task[Any], Outside] = {}
+        self._called = False
+
+    @property
+    def busy(self) -> bool:
+        """Whether one does something of its own: it has not ended, and waits for none of its calls."""
+        return any(guest.waiting == 0 for guest in self._going.values())
+
+    def begin(self, body: FlowLoop, guest: Outside, work: Coroutine[Any, Any, Any]) -> asyncio.Future[Any]:
+        """Start a guest; what it returns or raises settles a future of the body's loop."""
+        future: asyncio.Future[Any] = body.future()
+        going = asyncio.Task(work, loop=self._executor.worker.loop)
+        self._going[going] = guest
+        going.add_done_callback(partial(self._ended, future))
+        return future
+
+    def _ended(self, future: asyncio.Future[Any], going: asyncio.Task[Any]) -> None:
+        self._going.pop(going, None)
+        error = None if going.cancelled() else going.exception()
+        if self._executor.ended or future.done():
+            return
+        if going.cancelled():
+            future.cancel()
+        elif error is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(going.result())
+        self._executor.go_on()
+
+    def enter(self, body: FlowLoop, call: Callable[[], object]) -> None:
+        """Call something on the body's loop, soon."""
+        if self._executor.ended or body.closing:
+            return
+        body.call_soon(call)
+        if not self._called:
+            self._called = True
+            self._executor.worker.loop.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        self._called = False
+        self._executor.go_on()
+
+    def close(self) -> None:
+        """Cancel those that are there: the turn is over, or the run is put away."""
+        going, self._going = self._going, {}
+        for one in going:
+            one.cancel()
