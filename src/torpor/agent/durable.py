@@ -67,11 +67,9 @@ async def _coroutine(awaited: Awaitable[Any]) -> Any:
 
 @dataclass
 class Durable(AbstractCapability[Any]):
-    """One turn's way into the journal."""
+    """The way of an agent's loop into the journal, by the guest of the turn that is on."""
 
     declared: Declared
-    guest: Guest
-    turn: int
     taken: set[str] = field(default_factory=set)
     """Ids of tool calls that the conversation has already."""
     positions: dict[str, int] = field(default_factory=dict)
@@ -80,6 +78,12 @@ class Durable(AbstractCapability[Any]):
     """Tools whose author says, in pydantic-ai's own words, that a person must consent."""
     interrupted: bool = False
     """Whether a person interrupted a tool of this turn: the model goes on when somebody has said what now."""
+    guest: Guest = field(init=False)
+    turn: int = field(init=False, default=0)
+
+    def enter(self, guest: Guest, turn: int) -> None:
+        """Begin a turn."""
+        self.guest, self.turn, self.interrupted = guest, turn, False
 
     def get_ordering(self) -> CapabilityOrdering:
         """Stand innermost."""

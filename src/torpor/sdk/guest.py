@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Coroutine
 
-    from torpor.sdk.port import Port
+    from torpor.sdk.port import Kept, Port
     from torpor.sdk.steps import Definition
 
 T = TypeVar("T")
@@ -56,6 +56,11 @@ class Guest:
         self._context = GuestContext(self._port)
         self.waiting = 0
         """How many of its calls are not answered yet."""
+
+    @property
+    def kept(self) -> dict[str, Kept]:
+        """What guests keep from turn to turn while the worker goes on with the run; it is ended when the run is put away."""
+        return self._port.kept
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine outside and return what it returns. Called once, from the body; raises what it raises."""

@@ -22,6 +22,13 @@ class Guest(Protocol):
     """How many of its calls are not answered yet."""
 
 
+class Kept(Protocol):
+    """What guests keep from turn to turn."""
+
+    def end(self) -> None:
+        """Let it go: the run is put away, or lost."""
+
+
 @dataclass(slots=True, eq=False)
 class Request:
     """One call of flow code. `future` belongs to the flow's loop and is settled by the driver.
@@ -54,6 +61,10 @@ class Port(Protocol):
     loop: FlowLoop
     unbegun: dict[int, tuple[str, str]]
     """Calls that were made and not awaited so far: what and of which name."""
+
+    @property
+    def kept(self) -> dict[str, Kept]:
+        """What guests keep while this worker goes on with the run."""
 
     def ask(self, request: Request) -> None:
         """Take a call. Its future is settled later, in journal order."""

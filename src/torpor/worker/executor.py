@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from torpor.engine.cancels import ToUndo
     from torpor.engine.commit import Reply
     from torpor.sdk.app import Flow
+    from torpor.sdk.port import Kept
     from torpor.store.rows import Claimed, WaitRow
     from torpor.worker.roles import Worker
     from torpor.worker.tracing import Stretch
@@ -71,6 +72,7 @@ class Executor:
         self.unread = list(claimed.unread)
         self.interrupts = bool(self.unread) and interrupting.asked(self.unread)
         self.seen = claimed.run.inbox
+        self.kept: dict[str, Kept] = {}
         self.rows: dict[int, WaitRow] = {row.slot: row for row in claimed.waits}
         self.turn: Turn | None = None
         self.spends = beginning.spends(claimed)
@@ -399,6 +401,8 @@ class Executor:
         self.ended = True
         self._linger.end()
         self.progress.stop()
+        for one in self.kept.values():
+            one.end()
         turn, self.turn = self.turn, None
         if turn is not None:
             for complaint in turn.close():

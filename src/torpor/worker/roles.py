@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from torpor.errors import LeaseLost, StoreError
     from torpor.sdk.app import Flow
     from torpor.sdk.loop import FlowLoop
-    from torpor.sdk.port import Request
+    from torpor.sdk.port import Kept, Request
     from torpor.sdk.steps import Definition
     from torpor.store.protocol import Store
     from torpor.store.rows import RunRow, WaitRow
@@ -213,6 +213,8 @@ class Executor(Protocol):
     undoing: bool
     bodies: Bodies
     rows: dict[int, WaitRow]
+    kept: dict[str, Kept]
+    """What guests keep from turn to turn."""
     consuming: str | None
     behind: Proposal | None
     """The commit that was under way when it was chosen what is consumed."""

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from torpor.core.stream import PartKind
     from torpor.sdk.app import Flow
+    from torpor.sdk.port import Kept
     from torpor.worker.guests import Outside
     from torpor.worker.roles import Executor
 
@@ -179,6 +180,11 @@ class Turn:
 
         self._worker.outside.read_rows(self._executor, field, first, most, here)
         return future
+
+    @property
+    def kept(self) -> dict[str, Kept]:
+        """What guests keep while this worker goes on with the run."""
+        return self._executor.kept
 
     def outside(self, guest: Outside, work: Coroutine[Any, Any, Any]) -> asyncio.Future[Any]:
         """Run a coroutine on the worker's loop; from now on the turn is free (`worker.guests`)."""

@@ -1,0 +1,148 @@
+"""A stay: pydantic-ai's own run of an agent, alive from turn to turn while a worker goes on with the run.
+
+Its loop stands in a task of its own, because what it opens (an MCP server's connection, a cancel scope) must be closed by the
+task that opened it. Each turn of torpor's hands its guest in, lets the loop go on until the tools of one answer are settled,
+and takes out what that came to; in between the loop stands still. Nothing is lost with it: it was begun from the state of a
+checkpoint and another one is begun from the next, wherever that is (G9, G14).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pydantic_ai import CallToolsNode, ModelRequestNode, ModelResponse, RunUsage, UsageLimits
+from pydantic_ai.messages import ToolCallPart
+from pydantic_graph import End
+
+from torpor.agent.durable import Durable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pydantic_ai.messages import ModelMessage
+
+    from torpor.agent.declared import Declared
+    from torpor.sdk.guest import Guest
+
+
+@dataclass(slots=True)
+class Played:
+    """What a turn came to."""
+
+    closed: Sequence[ModelMessage]
+    tail: Sequence[ModelMessage]
+    usage: RunUsage
+    final: bool
+    output: Any = None
+    interrupted: bool = False
+
+
+class Stay:
+    """One agent's loop in one worker."""
+
+    def __init__(
+        self, declared: Declared, run_id: str, prompt: Any, history: Sequence[ModelMessage], usage: RunUsage
+    ) -> None:
+        """Begin from what a checkpoint holds; nothing runs before the first turn is played."""
+        self._declared = declared
+        self._run_id = run_id
+        self._prompt = prompt
+        self._history = history
+        self._usage = usage
+        self._living: asyncio.Task[None] | None = None
+        self._turn: asyncio.Future[tuple[Guest, int]]
+        self._played: asyncio.Future[Played]
+        self.next_turn = 0
+        """The turn that it can go on with."""
+        self.length = len(history)
+        """How many messages it holds."""
+
+    async def play(self, guest: Guest, turn: int) -> Played:
+        """Go on until the tools of one answer are settled, or there is an output. Runs on the worker's loop, as a guest."""
+        loop = asyncio.get_running_loop()
+        if self._living is None:
+            self._turn = loop.create_future()
+            self._living = loop.create_task(self._live())
+        self._played = loop.create_future()
+        self._turn.set_result((guest, turn))
+        self.next_turn = turn + 1
+        return await self._played
+
+    def end(self) -> None:
+        """Let it go: the run is put away, or goes on from elsewhere."""
+        if self._living is not None:
+            self._living.cancel()
+
+    async def _live(self) -> None:
+        try:
+            await self._go_on()
+        except Exception as error:  # noqa: BLE001 - whatever it is, the turn is to know
+            if not self._played.done():
+                self._played.set_exception(error)
+        finally:
+            if not self._played.done():
+                self._played.cancel()
+
+    async def _go_on(self) -> None:
+        durable = Durable(self._declared, _ids(self._history))
+        async with self._declared.agent.iter(
+            self._prompt,
+            message_history=list(self._history) or None,
+            deps=await self._declared.make_deps(),
+            usage=self._usage,
+            usage_limits=UsageLimits(request_limit=None),  # a life may be long; what bounds it is its budget
+            conversation_id=self._run_id,
+            capabilities=[durable],
+            infer_name=False,
+        ) as run:
+            node: Any = run.next_node
+            while not isinstance(node, End):
+                guest, turn = await self._turn
+                self._turn = asyncio.get_running_loop().create_future()
+                durable.enter(guest, turn)
+                node = await _one_turn(run, node)
+                messages = run.all_messages()
+                self.length = len(messages)
+                if isinstance(node, End):
+                    closed, tail = split(messages)
+                    output = run.result.output if run.result is not None else None
+                    self._hand_out(Played(closed, tail, run.usage, final=True, output=output))
+                else:
+                    closed, tail = split([*messages, node.request])
+                    self._hand_out(
+                        Played(closed, tail, run.usage, final=False, interrupted=durable.interrupted)
+                    )
+
+    def _hand_out(self, played: Played) -> None:
+        if not self._played.done():
+            self._played.set_result(played)
+
+
+async def _one_turn(run: Any, node: Any) -> Any:
+    """Run pydantic-ai's nodes until the next one would ask the model again, or there is an output."""
+    answered = False
+    while not isinstance(node, End) and not (answered and isinstance(node, ModelRequestNode)):
+        answered = answered or isinstance(node, CallToolsNode)
+        node = await run.next(node)
+    return node
+
+
+def split(messages: Sequence[ModelMessage]) -> tuple[Sequence[ModelMessage], Sequence[ModelMessage]]:
+    """Return what this turn closed, and what is still open: the newest answer with what it answers, and what follows it."""
+    newest = next(n for n in range(len(messages) - 1, -1, -1) if isinstance(messages[n], ModelResponse))
+    before = newest
+    while before > 0 and not isinstance(messages[before - 1], ModelResponse):
+        before -= 1
+    return messages[before : newest + 1], messages[newest + 1 :]
+
+
+def _ids(history: Sequence[ModelMessage]) -> set[str]:
+    return {
+        part.tool_call_id
+        for message in history
+        if isinstance(message, ModelResponse)
+        for part in message.parts
+        if isinstance(part, ToolCallPart)
+    }
