@@ -9,6 +9,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from torpor.agent.app import App as App
+    from torpor.agent.tools import ToolContext as ToolContext
+    from torpor.agent.tools import tool_context as tool_context
     from torpor.client import Client as Client
     from torpor.core.effect import Safety as Safety
     from torpor.core.retry import RetryPolicy as RetryPolicy
@@ -27,7 +30,6 @@ if TYPE_CHECKING:
     from torpor.errors import TorporError as TorporError
     from torpor.errors import UsageError as UsageError
     from torpor.runtime import run as run
-    from torpor.agent.app import App as App
     from torpor.sdk.asking import Answer as Answer
     from torpor.sdk.asking import Approval as Approval
     from torpor.sdk.context import Again as Again
@@ -55,6 +57,7 @@ _PLACES = {
     "RetryPolicy": "torpor.core.retry",
     "run": "torpor.runtime",
     "App": "torpor.agent.app",
+    **dict.fromkeys(("ToolContext", "tool_context"), "torpor.agent.tools"),
     "Retention": "torpor.sdk.keeping",
     "Rows": "torpor.sdk.rows",
     **dict.fromkeys(("Again", "Context", "days", "hours", "minutes", "seconds"), "torpor.sdk.context"),

@@ -2,65 +2,62 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
-from pydantic_ai import Agent, ModelResponse, TextPart, ToolCallPart
-from pydantic_ai.models.function import AgentInfo, FunctionModel
-from pydantic_ai.usage import RequestUsage
+from pydantic import BaseModel
 
+from tests.agent.scripted import ASKED, SEEN, Answer, agent_of, call, forget, results
 from tests.worker.labs import on
 from torpor import App
+from torpor.agent.state import AgentState
+from torpor.agent.transcript import read
+from torpor.store import values
+from torpor.testing import Place
 
 if TYPE_CHECKING:
-    from pydantic_ai.messages import ModelMessage
-
     from tests.stores import Moment
     from torpor.store.protocol import Store
     from torpor.testing import Lab, Run
 
-SEEN: Counter[str] = Counter()
-ANSWERS: list[list[Any]] = [
-    [
-        TextPart("let me see"),
-        ToolCallPart("add", {"a": 1, "b": 2}, tool_call_id="c1"),
-        ToolCallPart("add", {"a": 5, "b": 5}, tool_call_id="c2"),
-    ],
-    [
-        ToolCallPart("deploy", {"env": "prod"}, tool_call_id="c3"),
-        ToolCallPart("add", {"a": 7, "b": 0}, tool_call_id="c4"),
-    ],
-    [TextPart("all done")],
-]
+
+class Report(BaseModel):
+    """What the agent gives back."""
+
+    sum: int
+    deployed: str
 
 
-def answer(messages: list[ModelMessage], _info: AgentInfo) -> ModelResponse:
-    """Answer as the conversation stands."""
-    n = sum(isinstance(message, ModelResponse) for message in messages)
-    SEEN[f"model {n}"] += 1
-    return ModelResponse(parts=ANSWERS[n], usage=RequestUsage(input_tokens=10, output_tokens=5))
-
-
-agent = Agent(FunctionModel(answer), instructions="Be brief.")
-
-
-@agent.tool_plain
 async def add(a: int, b: int) -> int:
     """Add two numbers."""
-    SEEN["add"] += 1
+    SEEN[f"add {a}"] += 1
     return a + b
 
 
-@agent.tool_plain(requires_approval=True)
 async def deploy(env: str) -> str:
     """Deploy."""
     SEEN[f"deploy {env}"] += 1
     return f"deployed to {env}"
 
 
+ANSWERS: tuple[Answer, ...] = (
+    ["let me see", call("add", a=1, b=2), call("add", a=5, b=5)],
+    [call("deploy", env="prod"), call("add", a=7, b=0)],
+    [call("final_result", sum=20, deployed="prod")],
+)
 app = App()
-support = app.agent("support", agent, safety={"add": "repeatable"})
+support = app.agent(
+    "support",
+    agent_of(*ANSWERS, tools=[add, deploy], output_type=Report),
+    safety={"add": "repeatable", "deploy": "once"},
+    approve={"deploy": True},
+)
+RESULTS = [
+    ("add", 3, "success"),
+    ("add", 10, "success"),
+    ("deploy", "deployed to prod", "success"),
+    ("add", 7, "success"),
+]
 
 
 async def people(lab: Lab, run: Run) -> None:
@@ -78,13 +75,40 @@ async def people(lab: Lab, run: Run) -> None:
 
 
 @pytest.mark.slow
-def test_a_run_survives_at_every_commit(store: Store, moment: Moment) -> None:
-    """The model's answers are asked for once each unless its worker died before that was recorded; the deploy acts once."""
+def test_a_run_survives_wherever_its_worker_dies(store: Store, moment: Moment) -> None:
+    """The deploy acts once; a model is asked again only if its worker died with the answer; usage and results are the same."""
 
     async def check(lab: Lab) -> None:
-        async for crash in lab.every_crash(support, "hello", drive=people, before=SEEN.clear):
-            assert await crash.result() == "all done", crash
-            assert SEEN["deploy prod"] <= 1, crash
+        async for crash in lab.every_crash(support, "hello", drive=people, before=forget):
+            assert await crash.result() == Report(sum=20, deployed="prod"), crash
+            assert SEEN["deploy prod"] == 1, crash
+            asked_again = sum(count - 1 for key, count in SEEN.items() if key.startswith("model"))
+            assert asked_again <= (crash.place is not Place.AFTER), (crash, SEEN)
+            assert results(ASKED[-1]) == RESULTS, crash
+            state = await last_state(lab, crash.run)
+            assert state.usage == {"requests": 2, "tool_calls": 4, "input_tokens": 20, "output_tokens": 10}, crash
 
-    SEEN.clear()
+    on(store, moment, app, check)
+
+
+async def last_state(lab: Lab, run: Run) -> AgentState:
+    """Return the state of the last checkpoint: what the third turn began from."""
+    row = (await lab.store.transact(lambda tx: tx.states([run.number])))[run.number]
+    state = values.decode(row.body)
+    assert isinstance(state, AgentState)
+    return state
+
+
+def test_messages_are_written_once(store: Store, moment: Moment) -> None:
+    """Each turn appends what was closed in it, and the state holds the open request only."""
+    forget()
+
+    async def check(lab: Lab) -> None:
+        run = await lab.start(support, "hello")
+        await people(lab, run)
+        kept = await lab.store.transact(lambda tx: tx.get_rows(run.number, "messages", after=0, limit=100))
+        assert len(kept) == 4
+        state = await last_state(lab, run)
+        assert [type(read(one)).__name__ for one in state.tail] == ["ModelRequest"]
+
     on(store, moment, app, check)

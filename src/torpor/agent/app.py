@@ -77,7 +77,7 @@ class App(sdk.App):
         said = {tool: safety_of(kind, tool) for tool, kind in (safety or {}).items()}
         declared = Declared(name, agent, said, dict(approve or {}), deps, declared_of(tools), conversation)
         turn = program(declared)
-        self.flow(turn, name=name, version=version, keep_checkpoints=keep_checkpoints)
+        self.flow(name=name, version=version, keep_checkpoints=keep_checkpoints)(turn)
         undeclared = sorted(set(tools) - set(said) - set(declared.tools))
         if undeclared:
             self.flows[name].warns = f"tools that nothing is declared of count as `once`: {', '.join(undeclared)}"

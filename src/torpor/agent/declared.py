@@ -7,11 +7,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from torpor.agent.tools import Tool
 from torpor.core.effect import Safety
 
 if TYPE_CHECKING:
     from pydantic_ai import Agent
+
+    from torpor.agent.tools import Tool
 
 Approve = bool | Callable[..., bool]
 """Whether a call needs a person: always, never, or what a function of its arguments says."""
@@ -50,4 +51,3 @@ class Declared:
         """Return the agent's dependencies, made anew for each stretch if a factory was declared."""
         made = self.deps() if callable(self.deps) else self.deps
         return await made if inspect.isawaitable(made) else made
-

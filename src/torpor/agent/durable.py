@@ -174,9 +174,7 @@ class RecordedToolset(WrapperToolset[Any]):
         tools = await self.wrapped.get_tools(ctx)
         asking = {name: tool for name, tool in tools.items() if tool.tool_def.kind == "unapproved"}
         self.durable.asking.update(asking)
-        plain = {
-            name: replace(tool, tool_def=replace(tool.tool_def, kind="function")) for name, tool in asking.items()
-        }
+        plain = {name: replace(tool, tool_def=replace(tool.tool_def, kind="function")) for name, tool in asking.items()}
         return {**tools, **plain}
 
     async def call_tool(
@@ -252,7 +250,9 @@ class Call:
         try:
             self._args = self._tool.args_validator.validate_python(decision.value)
         except ValidationError as error:
-            raise ToolFailed(f"{decision.by} changed the arguments of {self._name} to what it does not take: {error}") from error
+            raise ToolFailed(
+                f"{decision.by} changed the arguments of {self._name} to what it does not take: {error}"
+            ) from error
         self._told = changes(self._name, self._shown, decision.value, decision.by)
         self._shown = dict(decision.value)
 
@@ -267,9 +267,7 @@ class Call:
         declared = self._durable.declared
         made = definition(self._name, act, declared.safety_of(self._name), declared.timeout_of(self._name))
         values = {"args": [], "more": self._shown}
-        outcome: dict[str, Any] = await self._durable.guest.call(
-            lambda context: context.perform(made, values, place)
-        )
+        outcome: dict[str, Any] = await self._durable.guest.call(lambda context: context.perform(made, values, place))
         return outcome
 
 

@@ -51,6 +51,4 @@ def given(outcome: dict[str, Any], told: str = "") -> Any:
         content = told if content is None else [told, *([content] if isinstance(content, str) else content)]
     if content is None and len(outcome) == 1:
         return outcome["value"]
-    return ToolReturn(
-        outcome["value"], content=content, metadata=outcome.get("metadata"), tools=outcome.get("tools")
-    )
+    return ToolReturn(outcome["value"], content=content, metadata=outcome.get("metadata"), tools=outcome.get("tools"))

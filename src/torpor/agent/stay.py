@@ -111,9 +111,7 @@ class Stay:
                     self._hand_out(Played(closed, tail, run.usage, final=True, output=output))
                 else:
                     closed, tail = split([*messages, node.request])
-                    self._hand_out(
-                        Played(closed, tail, run.usage, final=False, interrupted=durable.interrupted)
-                    )
+                    self._hand_out(Played(closed, tail, run.usage, final=False, interrupted=durable.interrupted))
 
     def _hand_out(self, played: Played) -> None:
         if not self._played.done():

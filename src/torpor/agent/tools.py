@@ -6,7 +6,7 @@ import functools
 import inspect
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from torpor.core.effect import Safety
 from torpor.errors import UsageError
@@ -68,7 +68,7 @@ def declare(
     tool = Tool(safety_of(safety, name), approve, seconds_of(timeout, f"timeout of tool {name}"))
     made: Any = _told(function) if _wants_context(function) else function
     setattr(made, _MARK, tool)
-    return made  # type: ignore[no-any-return]  # it is called as the function was
+    return cast("F", made)  # it is called as the function was
 
 
 def declared_of(tools: Mapping[str, Any]) -> dict[str, Tool]:
@@ -103,7 +103,7 @@ def _told(function: Callable[..., Any]) -> Callable[..., Any]:
         def told(*args: Any, **more: Any) -> Any:
             return function(tool_context(), *args, **more)
 
-    del told.__wrapped__  # type: ignore[attr-defined]  # whoever reads the signature must not find the first parameter
+    del told.__wrapped__  # whoever reads the signature must not find the first parameter
     told.__signature__ = signature.replace(parameters=rest)  # type: ignore[attr-defined]  # what inspect reads
     told.__annotations__ = {name: kind for name, kind in function.__annotations__.items() if name != first.name}
     return told

@@ -252,7 +252,7 @@ class Replay:
         return None
 
     def unasked(self) -> Record | None:
-        """Return what code that asks in any order (a guest) did not ask for until the turn's end: it diverged. None: all is well."""
+        """Return what code that asks in any order (a guest) did not ask for until its turn ended: it diverged. None: well."""
         for record in self._records.values():
             ended = record.resolved is not None and kind_of(record.key) is not CallKind.EMIT
             left = ended or record.intents or record.wait is not None

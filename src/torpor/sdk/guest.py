@@ -117,4 +117,3 @@ class Guest:
 def _withdraw(began: list[asyncio.Task[Any]]) -> None:
     for task in began:
         task.cancel()
-

@@ -16,7 +16,7 @@ from torpor.store.life import host_identity
 from torpor.store.rows import NewWorker
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from datetime import timedelta
 
     from torpor.sdk.app import Flow
@@ -79,3 +79,10 @@ def kept_of(flow: Flow) -> RetentionRow:
 
 def _micros(given: timedelta | None) -> int | None:
     return None if given is None else micros(given.total_seconds())
+
+
+def warn(flows: Iterable[Flow], log: Any) -> None:
+    """Say what nothing is declared of in what a worker begins to serve."""
+    for flow in flows:
+        if flow.warns:
+            log.warning("undeclared", flow=flow.name, said=flow.warns)

@@ -30,7 +30,7 @@ from torpor.core.wait import Trouble
 from torpor.errors import Diverged, LeaseLost, StoreError, StoreUnavailable, TorporError
 from torpor.sdk.flow import next_state, upcast
 from torpor.sdk.undoing import UNDO, belongs
-from torpor.worker import beginning, consuming, endings, interrupting, undoing
+from torpor.worker import beginning, consuming, endings, guests, interrupting, undoing
 from torpor.worker.bodies import Bodies
 from torpor.worker.calls import described
 from torpor.worker.commits import Commits
@@ -240,10 +240,6 @@ class Executor:
         if turn.main.cancelled():
             self._fail(TorporError("the flow was cancelled from inside: an asyncio.CancelledError left its body"))
             return
-        turn.look_back()
-        if turn.diverged is not None:
-            self._diverged(turn.diverged)
-            return
         error = turn.main.exception() or endings.forgotten(turn)
         if self.undoing and error is None:
             self._end_cancelled()
@@ -291,11 +287,7 @@ class Executor:
         if not open_waits:
             self._fail(turn.loop.stuck())
             return
-        if not self.draining and self._linger.stay(open_waits):
-            return
-        turn.forget_unasked()
-        if self.commits.draft.entries:
-            self.commits.submit()
+        if (not self.draining and self._linger.stay(open_waits)) or turn.forget_unasked():
             return
         self._linger.end()
         if self.trace is not None:
@@ -401,8 +393,7 @@ class Executor:
         self.ended = True
         self._linger.end()
         self.progress.stop()
-        for one in self.kept.values():
-            one.end()
+        guests.end(self.kept)
         turn, self.turn = self.turn, None
         if turn is not None:
             for complaint in turn.close():

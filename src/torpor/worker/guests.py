@@ -12,9 +12,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Mapping
 
     from torpor.sdk.loop import FlowLoop
+    from torpor.sdk.port import Kept
     from torpor.worker.roles import Executor
 
 
@@ -77,3 +78,9 @@ class Guests:
         going, self._going = self._going, {}
         for one in going:
             one.cancel()
+
+
+def end(kept: Mapping[str, Kept]) -> None:
+    """Let go of what guests keep from turn to turn: the run is put away, or lost."""
+    for one in kept.values():
+        one.end()

@@ -198,17 +198,16 @@ class Turn:
         if self.guests is not None:
             self.guests.enter(self.loop, call)
 
-    def look_back(self) -> None:
-        """See at the turn's end whether the journal holds what no guest has asked for."""
-        left = self._replay.unasked() if self.guests is not None else None
-        if left is not None and self.diverged is None:
-            self.diverged = self._divergence(left, asked="")
-
-    def forget_unasked(self) -> None:
+    def forget_unasked(self) -> bool:
         """Close questions that no guest has asked this time: consent to something else is consent to nothing (G10)."""
+        commits = self._executor.commits
         if self.guests is not None:
             for seq in self._replay.unasked_questions():
                 self._executor.progress.questions.forget(seq)
+            if commits.draft.entries:
+                commits.submit()
+                return True
+        return False
 
     def _reader(self, _field: str) -> Callable[[str, int, int], asyncio.Future[list[Any]]]:
         return self.fetch
@@ -238,18 +237,19 @@ class Turn:
                 known = self._known.popleft()
                 self.hand_over(known, known.at)
                 continue
+            if self.guests is not None and self.main.done():
+                break
             if self.reads or not self.replaying:
                 return
             record = self._replay.next()
             if record is None or record.resolved is None:
                 break
             self.hand_over(record.resolved, record.resolved.at)
-        left = self._replay.left_behind()
+        left = self._replay.left_behind() if self.guests is None else self._replay.unasked()
         if left is not None and self.diverged is None:
             self.diverged = self._divergence(left, asked=self._asked_instead())
-        if self.diverged is not None:
-            return
-        self._go_live()
+        if self.diverged is None and self.replaying:
+            self._go_live()
 
     def _go_live(self) -> None:
         """Begin what the journal does not answer, and close what the code does not ask for any more."""

@@ -24,7 +24,7 @@ from torpor.worker.blocked import LoopWatch
 from torpor.worker.bodies import Secrets
 from torpor.worker.calls import Calls
 from torpor.worker.committer import Committer
-from torpor.worker.enrolling import enrol, make_known, serve
+from torpor.worker.enrolling import enrol, make_known, serve, warn
 from torpor.worker.executor import Executor
 from torpor.worker.gate import Gate
 from torpor.worker.lines import logger
@@ -167,9 +167,7 @@ class Worker:
         self._renewals = renewing(self.store, self.number, self._held, self._news.renewed, watch, lease_seconds=seconds)
         self._renewals.start()
         self._closing = [listener.close, self._renewals.stop]
-        for flow in self.flows.values():
-            if flow.warns:
-                self.log.warning("undeclared", flow=flow.name, said=flow.warns)
+        warn(self.flows.values(), self.log)
         self.ready.set()
 
     def _alive(self) -> frozenset[int]:
