@@ -27,7 +27,7 @@ def call(name: str, call_id: str = "", /, **args: Any) -> ToolCallPart:
 def says(*answers: Answer) -> FunctionModel:
     """Return a model that gives the n-th answer when it has given n before."""
 
-    def answer(messages: list[ModelMessage], _info: AgentInfo) -> ModelResponse:
+    def answer(messages: list[ModelMessage], _asked: AgentInfo) -> ModelResponse:
         paired(messages)
         n = sum(isinstance(message, ModelResponse) for message in messages)
         ASKED.append(messages)
