@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.agent.scripted import ASKED, SEEN, agent_of, call, forget, prompts, results
+from tests.agent.scripted import SEEN, agent_of, forget, prompts, results
 from tests.worker.labs import on
 from torpor import App
+from torpor.testing import Script, call
 
 if TYPE_CHECKING:
     from tests.stores import Moment
@@ -21,16 +22,14 @@ def send(to: str, subject: str = "hello") -> str:
 
 
 app = App()
-MAIL = [call("send", to="ada@example.org", subject="news")]
-mailer = app.agent("mailer", agent_of(MAIL, "done", tools=[send]), approve={"send": True})
-picky = app.agent(
-    "picky", agent_of(MAIL, "done", tools=[send]), approve={"send": lambda to, **_more: to.endswith("example.org")}
-)
+MAILS = Script(call("send", to="ada@example.org", subject="news"), "done")
+mailer = app.agent("mailer", agent_of(MAILS, send), approve={"send": True})
+picky = app.agent("picky", agent_of(MAILS, send), approve={"send": lambda to, **_more: to.endswith("example.org")})
 
 
 def test_an_edit_runs_and_the_model_is_told(store: Store, moment: Moment) -> None:
     """A person changed the subject: that mail is sent, the result is of that call, and a sentence says what was changed."""
-    forget()
+    forget(MAILS)
 
     async def check(lab: Lab) -> None:
         run = await lab.start(mailer, "write to ada")
@@ -41,8 +40,8 @@ def test_an_edit_runs_and_the_model_is_told(store: Store, moment: Moment) -> Non
         await lab.approve(run, by="bob", edits={"subject": "no news"})
         assert await lab.result(run) == "done"
         assert SEEN["send ada@example.org no news"] == 1
-        assert results(ASKED[-1]) == [("send", "sent to ada@example.org", "success")]
-        assert prompts(ASKED[-1])[-1] == (
+        assert results(MAILS) == [("send", "sent to ada@example.org", "success")]
+        assert prompts(MAILS)[-1] == (
             "bob changed subject from 'news' to 'no news' before send ran. The result is of the changed call."
         )
 
@@ -51,14 +50,14 @@ def test_an_edit_runs_and_the_model_is_told(store: Store, moment: Moment) -> Non
 
 def test_a_denial_is_a_result(store: Store, moment: Moment) -> None:
     """The model hears who denied it and why; nothing was sent."""
-    forget()
+    forget(MAILS)
 
     async def check(lab: Lab) -> None:
         run = await lab.start(mailer, "write to ada")
         await lab.settle()
         await lab.deny(run, by="bob", note="she is away")
         assert await lab.result(run) == "done"
-        assert results(ASKED[-1]) == [
+        assert results(MAILS) == [
             ("send", "bob denied this call of send: she is away. It was not made.", "denied"),
         ]
         assert not any(key.startswith("send") for key in SEEN)
@@ -68,7 +67,7 @@ def test_a_denial_is_a_result(store: Store, moment: Moment) -> None:
 
 def test_a_policy_of_the_arguments_asks(store: Store, moment: Moment) -> None:
     """A function of the arguments decides whether a person is asked."""
-    forget()
+    forget(MAILS)
 
     async def check(lab: Lab) -> None:
         run = await lab.start(picky, "write to ada")

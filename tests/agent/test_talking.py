@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from tests.agent.scripted import ASKED, SEEN, agent_of, call, forget, prompts, results
+from tests.agent.scripted import SEEN, agent_of, asked, forget, prompts, results
 from tests.patience import PATIENCE_SECONDS
 from tests.worker.labs import on
 from torpor import App
 from torpor.client import Client
+from torpor.testing import Script, call
 
 if TYPE_CHECKING:
     from tests.stores import Moment
@@ -35,16 +36,17 @@ async def dig(where: str) -> str:
 
 
 app = App()
-DEPLOY = [call("deploy", env="prod")]
-DIG = [call("dig", where="garden")]
-careful = app.agent("careful", agent_of(DEPLOY, "deployed", "and also that", tools=[deploy]), approve={"deploy": True})
-digger = app.agent("digger", agent_of(DIG, "dug", "well", tools=[dig]), safety={"dig": "repeatable"})
-talker = app.agent("talker", agent_of("hello", "good, and you?", tools=[]), conversation=True)
+DEPLOYS = Script(call("deploy", env="prod"), "deployed")
+DIGS = Script(call("dig", where="garden"), "dug")
+TALKS = Script("hello", "good, and you?")
+careful = app.agent("careful", agent_of(DEPLOYS, deploy), approve={"deploy": True})
+digger = app.agent("digger", agent_of(DIGS, dig), safety={"dig": "repeatable"})
+talker = app.agent("talker", agent_of(TALKS), conversation=True)
 
 
 def test_a_message_beside_an_approval_is_no_decision(store: Store, moment: Moment) -> None:
     """It is queued: the approval stays open, and the model hears it once, with the result of what was decided."""
-    forget()
+    forget(DEPLOYS)
 
     async def check(lab: Lab) -> None:
         run = await lab.start(careful, "deploy")
@@ -56,15 +58,15 @@ def test_a_message_beside_an_approval_is_no_decision(store: Store, moment: Momen
         await lab.approve(run, by="ada")
         assert await lab.result(run) == "deployed"
         assert SEEN["deploy prod"] == 1
-        assert prompts(ASKED[-1]) == ["deploy", "please also check Y"]
-        assert results(ASKED[-1]) == [("deploy", "deployed to prod", "success")]
+        assert prompts(DEPLOYS) == ["deploy", "please also check Y"]
+        assert results(DEPLOYS) == [("deploy", "deployed to prod", "success")]
 
     on(store, moment, app, check)
 
 
 def test_an_interrupted_tool_has_a_result_and_the_talk_goes_on(store: Store, moment: Moment) -> None:
     """A person stops a tool and says what now: the model gets one result for the call, and the message."""
-    forget()
+    forget(DIGS)
 
     async def check(lab: Lab) -> None:
         HELD[:] = [asyncio.Event(), asyncio.Event()]
@@ -76,15 +78,15 @@ def test_an_interrupted_tool_has_a_result_and_the_talk_goes_on(store: Store, mom
         assert [wait.kind for wait in await lab.waits(run)] == ["message"]
         await lab.signal(run, "message", "come in")
         assert await lab.result(run) == "dug"
-        assert results(ASKED[-1]) == [("dig", "A person interrupted this call: wrong garden.", "failed")]
-        assert prompts(ASKED[-1]) == ["dig", "come in"]
+        assert results(DIGS) == [("dig", "A person interrupted this call: wrong garden.", "failed")]
+        assert prompts(DIGS) == ["dig", "come in"]
 
     on(store, moment, app, check)
 
 
 def test_a_conversation_goes_on_after_an_answer(store: Store, moment: Moment) -> None:
     """It sleeps until the next message, whoever takes it up, and remembers."""
-    forget()
+    forget(TALKS)
 
     async def check(lab: Lab) -> None:
         run = await lab.start(talker, "hi")
@@ -93,7 +95,7 @@ def test_a_conversation_goes_on_after_an_answer(store: Store, moment: Moment) ->
         await lab.signal(run, "message", "how are you?")
         await lab.settle()
         assert [wait.kind for wait in await lab.waits(run)] == ["message"]
-        assert prompts(ASKED[-1]) == ["hi", "how are you?"]
-        assert SEEN == {"model 0": 1, "model 1": 1}
+        assert prompts(TALKS) == ["hi", "how are you?"]
+        assert asked(TALKS) == [0, 1]
 
     on(store, moment, app, check)

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import WeakSet
 
 from torpor.core.replay import CallKind
 from torpor.sdk.context import Context
@@ -54,8 +55,18 @@ class Guest:
         """Belong to the turn of a context."""
         self._port: Port = context.port
         self._context = GuestContext(self._port)
-        self.waiting = 0
-        """How many of its calls are not answered yet."""
+        self._waiting = 0
+        self._known: WeakSet[asyncio.Task[Any]] = WeakSet()
+        self._working: set[asyncio.Task[Any]] = set()
+        """Its tasks that were given an answer, and have neither ended nor asked for more."""
+
+    @property
+    def busy(self) -> bool:
+        """Whether it does something of its own: it waits for none of its calls, or has just been given an answer.
+
+        A task that asks for the first time was begun by one that was given an answer, and which now waits for it.
+        """
+        return self._waiting == 0 or bool(self._working)
 
     @property
     def kept(self) -> dict[str, Kept]:
@@ -76,8 +87,14 @@ class Guest:
 
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         began: list[asyncio.Task[T]] = []
-        self.waiting += 1
-        self._port.enter(partial(self._begin, make, answer, began))
+        asker = asyncio.current_task()
+        if asker in self._known:
+            self._working.discard(asker)
+        elif asker is not None:
+            self._known.add(asker)
+            self._working.clear()
+        self._waiting += 1
+        self._port.enter(partial(self._begin, make, answer, began, asker))
         answer.add_done_callback(partial(self._given_up, began))
         return await answer
 
@@ -86,20 +103,24 @@ class Guest:
         make: Callable[[GuestContext], Coroutine[Any, Any, T]],
         answer: asyncio.Future[T],
         began: list[asyncio.Task[T]],
+        asker: asyncio.Task[Any] | None,
     ) -> None:
         """Begin, on the flow's loop."""
         if answer.done():
             return
         task = self._port.loop.create_task(make(self._context))
         began.append(task)
-        task.add_done_callback(partial(self._answer, answer))
+        task.add_done_callback(partial(self._answer, answer, asker))
 
-    def _answer(self, answer: asyncio.Future[Any], task: asyncio.Future[Any]) -> None:
+    def _answer(self, answer: asyncio.Future[Any], asker: asyncio.Task[Any] | None, task: asyncio.Future[Any]) -> None:
         """Hand out what a call gave, to a future of the worker's loop, which this thread runs."""
         error = None if task.cancelled() else task.exception()
         if answer.done():
             return
-        self.waiting -= 1  # at once: from now on the guest has something to do
+        self._waiting -= 1
+        if asker is not None and not asker.done():
+            self._working.add(asker)
+            asker.add_done_callback(self._ended)
         if task.cancelled():
             answer.cancel()
         elif error is not None:
@@ -107,11 +128,20 @@ class Guest:
         else:
             answer.set_result(task.result())
 
+    def _ended(self, asker: asyncio.Task[Any]) -> None:
+        if asker in self._working:
+            self._working.discard(asker)
+            self._port.enter(_look_again)
+
     def _given_up(self, began: list[asyncio.Task[Any]], answer: asyncio.Future[Any]) -> None:
         """Withdraw what was made if the guest stopped waiting for it."""
         if answer.cancelled() and not (began and began[0].done()):
-            self.waiting -= 1
+            self._waiting -= 1
             self._port.enter(partial(_withdraw, began))
+
+
+def _look_again() -> None:
+    """Do nothing: whoever drives the turn sees what is next."""
 
 
 def _withdraw(began: list[asyncio.Task[Any]]) -> None:

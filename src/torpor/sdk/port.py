@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 class Guest(Protocol):
     """A guest, to the driver."""
 
-    waiting: int
-    """How many of its calls are not answered yet."""
+    @property
+    def busy(self) -> bool:
+        """Whether it does something of its own, other than waiting for calls."""
 
 
 class Kept(Protocol):

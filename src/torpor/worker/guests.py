@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 class Outside(Protocol):
     """A guest, to its turn."""
 
-    waiting: int
+    @property
+    def busy(self) -> bool:
+        """Whether it does something of its own."""
 
 
 class Guests:
@@ -36,8 +38,8 @@ class Guests:
 
     @property
     def busy(self) -> bool:
-        """Whether one does something of its own: it has not ended, and waits for none of its calls."""
-        return any(guest.waiting == 0 for guest in self._going.values())
+        """Whether one does something of its own."""
+        return any(guest.busy for guest in self._going.values())
 
     def begin(self, body: FlowLoop, guest: Outside, work: Coroutine[Any, Any, Any]) -> asyncio.Future[Any]:
         """Start a guest; what it returns or raises settles a future of the body's loop."""
