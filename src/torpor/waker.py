@@ -178,13 +178,15 @@ class Waker:
 
     async def sweep(self) -> bool:
         """Do one round of everything that is due; return whether there is certainly more."""
+        if await self._reap():  # first, because it is what a worker that begins after a death waits for
+            self.on_ready()
         done, more = 0, False
         for one in self._sweeps:
             if one.due(self._time()):
                 swept = await self._come(one)
                 done += swept.done
                 more = more or swept.more
-        if await self._reap() or done:
+        if done:
             self.on_ready()
         return more
 

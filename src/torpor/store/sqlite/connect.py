@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from torpor.errors import SchemaMismatch, StoreCorrupt, StoreError, StoreUnavailable, UsageError
 from torpor.store.sqlite.together import PREPARED
+from torpor.store.sqlite.wal import PAGES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -93,8 +94,8 @@ def connect(path: str, *, durable: bool = True) -> Connection:
     """Open a connection for one lane.
 
     `durable` is `synchronous=FULL`: what was acknowledged survives loss of power (G3). Whoever commits copies the WAL back
-    every 4 MB, so that its file is written over and over instead of growing: a commit that extends it costs half as much
-    again, and a process that starts reads all of it. `SqliteStore.tend` sees to the rest.
+    1,000 pages, so that its file is written over and over instead of growing: a commit that extends it costs half as much
+    again (`wal.lay_out`), and a process that starts reads all of it. `SqliteStore.tend` sees to the rest.
     """
     memory = path == ":memory:"
     with translated(path):
@@ -108,7 +109,7 @@ def connect(path: str, *, durable: bool = True) -> Connection:
         )
         if not memory:
             connection.execute("PRAGMA journal_mode=WAL")
-            connection.execute("PRAGMA wal_autocheckpoint=1000")
+            connection.execute(f"PRAGMA wal_autocheckpoint={PAGES}")
             connection.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
         connection.execute("PRAGMA cache_size=-16000")
     return connection

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import os
 import threading
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from torpor import clock as machine
 from torpor.core.lease import Proof
-from torpor.errors import StoreUnavailable, UsageError
+from torpor.errors import StoreError, StoreUnavailable, UsageError
 from torpor.store import migrate
 from torpor.store.lanes import Thread, Watch
 from torpor.store.life import FileLock, host_identity, process_gone
@@ -27,6 +27,7 @@ from torpor.store.sqlite.hints import HintListener, Hints
 from torpor.store.sqlite.migrating import apply, keep_copy
 from torpor.store.sqlite.turnstile import WAIT_SECONDS, Turnstile, no_turn
 from torpor.store.sqlite.tx import SqliteTx
+from torpor.store.sqlite.wal import lay_out
 
 if TYPE_CHECKING:
     import sqlite3
@@ -226,9 +227,17 @@ class SqliteStore:
     # life
 
     def life_lock(self, name: str) -> LifeLock:
-        """Take a life lock: a locked file on this host."""
+        """Take a life lock: a locked file on this host. Whoever does so is about to commit: the log is laid out."""
         del name
+        if self._durable and not self._memory:
+            self._tender.put(self._lay_out)
         return FileLock()
+
+    def _lay_out(self) -> None:
+        with suppress(StoreError), translated(self.path):  # said to the first transaction, if it is still so
+            seat = self._seat("tend")
+            with seat.turn():
+                lay_out(seat.db, self.path)
 
     def prove_death(self, worker: WorkerRow) -> Proof:
         """Only a lock on this host proves anything here."""
