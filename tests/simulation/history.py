@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from torpor.core.commit import Proposal
     from torpor.core.journal import Entry
     from torpor.core.run import State
-    from torpor.store.rows import Claimed
+    from torpor.store.rows import Claimed, RunRow
 
 
 class Accepted(NamedTuple):
@@ -50,6 +50,16 @@ class Taken(NamedTuple):
     many: int
 
 
+class Turn(NamedTuple):
+    """What a claim took, and which other runs were ready then."""
+
+    place: int
+    process: str
+    limit: int
+    taken: Sequence[RunRow]
+    left: Sequence[RunRow]
+
+
 class Gated(NamedTuple):
     """A look at the gate, for a run at its head and epoch."""
 
@@ -70,6 +80,12 @@ class History:
         self.keep_lines = False
         self.accepted: list[Accepted] = []
         self.taken: list[Taken] = []
+        self.turns: list[Turn] = []
+        self.unheard: set[int] = set()
+        """The places of transactions that happened without their sender's hearing of it."""
+        self.births: list[tuple[int, int, int]] = []
+        """(place, parent, child) of each child that was started."""
+        self._left: Sequence[RunRow] = ()
         self.gated: list[Gated] = []
         self.cancelled: dict[int, int] = {}
         """When cancel was acknowledged for a run: the place of the event."""
@@ -113,6 +129,11 @@ class History:
         if said or moment not in _QUIET:
             self.note(process.name, f"{moment} {said}")
 
+    def settled(self, born: Sequence[tuple[int, int]], left: Sequence[RunRow]) -> None:
+        """Take note of the children that a transaction started, and of the runs that a claim left ready."""
+        self.births += [(self.place, parent, child) for parent, child in born]
+        self._left = tuple(left)
+
     # what each says
 
     def _commit(self, who: str, args: Sequence[Any], replies: Any, at: int) -> str:
@@ -148,8 +169,10 @@ class History:
         whole, reply = value
         return self._one(who, whole, reply, at) if reply is not None else "nothing"
 
-    def _claim(self, who: str, _args: Sequence[Any], value: Any, _at: int) -> str:
+    def _claim(self, who: str, args: Sequence[Any], value: Any, _at: int) -> str:
         claimed: list[Claimed] = value[0]
+        if claimed:
+            self.turns.append(Turn(self.place, who, args[2], [one.run for one in claimed], self._left))
         for one in claimed:
             lease = one.lease
             told = Taken(

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
+from tests.simulation.invariants_family import g12_descendants, g12_no_child, gate_of
+from tests.simulation.invariants_turns import g20_bounded, g20_order, g20_turns
 from tests.simulation.programs import approves, expected, said
 from torpor.core.ids import wait_name
 from torpor.core.journal import RESOLVES, Kind
 from torpor.core.run import Flag, State
-from torpor.worker.worker import CLAIM_AT_ONCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -252,8 +253,8 @@ def g12_cancel(world: World) -> list[str]:
         broken += [f"G12: {one.process} recorded an intent of run {run} after its cancel" for one in late]
         for start in world.outside.starts:
             if start.run == ended.name and start.place > place and start.kind != "undo":
-                gates = [one.place for one in world.history.gated if one.run == run and one.place < start.place]
-                if not any(gate < place for gate in gates[-1:]):
+                gate = gate_of(world, run, start)
+                if gate is None or gate >= place:
                     broken.append(f"G12: {start.kind} {start.tag} of run {run} began after its cancel")
         if ended.row.state is not State.CANCELLED:
             broken.append(f"G12: run {run} was cancelled and is {ended.row.state.word}")
@@ -289,12 +290,6 @@ def g19_a_copy_is_new(world: World) -> list[str]:
         for start in world.outside.starts
         if keys.setdefault(start.key, start.run) != start.run
     ]
-
-
-def g20_bounded_waking(world: World) -> list[str]:
-    """No claim and no sweep takes more than its bound."""
-    most = max((claim.many for claim in world.history.taken), default=0)
-    return [f"G20: {most} runs were claimed at once"] if most > CLAIM_AT_ONCE else []
 
 
 def _undisturbed(world: World) -> Iterator[Ended]:
@@ -336,8 +331,12 @@ ALL: tuple[Callable[[World], list[str]], ...] = (
     g10_consent,
     g11_stream,
     g12_cancel,
+    g12_no_child,
+    g12_descendants,
     g13_nothing_stuck,
     g18_late_is_harmless,
     g19_a_copy_is_new,
-    g20_bounded_waking,
+    g20_bounded,
+    g20_turns,
+    g20_order,
 )

@@ -11,11 +11,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tests.simulation.faults import OF_CLIENTS, moment_of
+from tests.simulation.holding import Listening, Lock
 from tests.simulation.process import SECOND, START_AT, Asked, settled
 from torpor.core.lease import Proof
+from torpor.core.run import State
+from torpor.engine import leases
 from torpor.engine.commit import commit
 from torpor.errors import StoreUnavailable
 from torpor.store.protocol import Lane
+from torpor.store.rows import RunFilter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -26,11 +30,25 @@ if TYPE_CHECKING:
     from tests.simulation.process import Process
     from torpor.core.commit import Proposal
     from torpor.store.protocol import LifeLock, Listener, Store, Tx
-    from torpor.store.rows import WorkerRow
+    from torpor.store.rows import NewRun, RunRow, WorkerRow
 
 
 class _Killed(BaseException):
     """Leaves a transaction as the death of its process would: rolled back."""
+
+
+def _watched(tx: Any) -> list[tuple[int, int]]:
+    """Return a list that will hold every child this transaction starts, with its parent."""
+    born: list[tuple[int, int]] = []
+    insert = tx.insert_runs
+
+    def insert_runs(rows: Sequence[NewRun]) -> list[int]:
+        made: list[int] = insert(rows)
+        born.extend((row.parent, run) for row, run in zip(rows, made, strict=True) if row.parent is not None)
+        return made
+
+    tx.insert_runs = insert_runs
+    return born
 
 
 class Database:
@@ -78,13 +96,19 @@ class Database:
     ) -> Any:
         """Do a transaction, here and now; `spoiled` is raised before its COMMIT."""
         hints: list[str] = []
+        born: list[tuple[int, int]] = []
+        left: list[RunRow] = []
 
         def within(tx: Tx) -> Any:
+            watched = _watched(tx)
             if self.cursed and op is commit:
                 self._curse(args[0])
             value = op(tx, *args, **more)
             if spoiled is not None:
                 raise spoiled
+            if op is leases.claim and value[0]:
+                left[:] = tx.list_runs(RunFilter([State.READY], limit=1000))
+            born[:] = watched
             said: Iterable[str] = getattr(tx, "hinted" if self.store.kind == "postgres" else "hints")
             hints[:] = sorted(said)
             return value
@@ -93,6 +117,7 @@ class Database:
             raise StoreUnavailable("the database does not answer")
         self.moved(self.now())
         value = self.store.transact_now(within, lane=Lane.RENEW)
+        self.history.settled(born, left)
         for topic in hints:
             self._hint(topic)
         return value
@@ -127,37 +152,6 @@ class Database:
                 self.holders[name] = None
 
 
-class _Lock:
-    """A life lock."""
-
-    def __init__(self, database: Database, name: str) -> None:
-        self._database = database
-        self.name = name
-
-    def held(self) -> bool:
-        """Whether the process that asks has it: a copy has not, whatever its memory says."""
-        process = self._database.machines.present
-        assert process is not None
-        return self._database.holders.get(self.name) is (process.follows or process)
-
-    def release(self) -> None:
-        """Let go, if it is this process's."""
-        if self.held():
-            self._database.holders[self.name] = None
-
-
-class _Listening:
-    """A subscription."""
-
-    def __init__(self, link: Link, heard: Callable[[str], None]) -> None:
-        self._link, self._heard = link, heard
-
-    def close(self) -> None:
-        """Stop listening."""
-        if self._heard in self._link.listeners:
-            self._link.listeners.remove(self._heard)
-
-
 class Link:
     """The database as one process reaches it (store.protocol.Store)."""
 
@@ -172,6 +166,8 @@ class Link:
         """Which worker it is of."""
         self.host = 0
         self.life = ""
+        self.answered = True
+        """Whether the store answers it: not while an answer is overdue, and not after one that was none."""
         self._free: dict[Lane, int] = {}
 
     def __getattr__(self, name: str) -> Any:
@@ -232,6 +228,7 @@ class Link:
         else:
             database.budget.spent(fault, moment)
             database.history.note(process.name, f"FAULT {fault}")
+            self.answered = False
             _STRIKES[fault.kind](self, fault, number, op, args, more, moment)
 
     def _usual(self, number: int, op: Any, args: Any, more: Any, moment: str, slow: int = 0) -> None:
@@ -239,7 +236,11 @@ class Link:
         if error is not None and isinstance(error, StoreUnavailable):
             slow += 1000
         away = slow + 50 + int(self.process.rng_of_world.expovariate(1 / self.database.away))
-        self.database.machines.schedule.after(away, partial(self.process.tell, number, value, error))
+        self.database.machines.schedule.after(away, partial(self._answer, number, value, error))
+
+    def _answer(self, number: int, value: Any, error: BaseException | None) -> None:
+        self.answered = not isinstance(error, StoreUnavailable)
+        self.process.tell(number, value, error)
 
     def _do(
         self, op: Any, args: Any, more: Any, moment: str, spoiled: BaseException | None = None
@@ -261,7 +262,7 @@ class Link:
     def _unavailable(self, number: int, *, happened: bool) -> None:
         lost = StoreUnavailable("the connection broke")
         lost.answer_lost = happened
-        self.database.machines.schedule.after(2000, partial(self.process.tell, number, None, lost))
+        self.database.machines.schedule.after(2000, partial(self._answer, number, None, lost))
 
     # what strikes a transaction
 
@@ -277,7 +278,7 @@ class Link:
         self.database.on_kill(self.process, f"after {moment}")
 
     def _lost(self, _fault: Fault, number: int, op: Any, args: Any, more: Any, moment: str) -> None:
-        self._do(op, args, more, moment)
+        self._do_unheard(op, args, more, moment)
         self._unavailable(number, happened=True)
 
     def _not_sent(self, _fault: Fault, number: int, _op: Any, _args: Any, _more: Any, _moment: str) -> None:
@@ -287,7 +288,11 @@ class Link:
         """Tell that the connection broke, and let the transaction happen later: the server had it."""
         self._unavailable(number, happened=True)
         away = 1000 + int(fault.amount * SECOND / 100)
-        self.database.machines.schedule.after(away, partial(self._do, op, args, more, moment))
+        self.database.machines.schedule.after(away, partial(self._do_unheard, op, args, more, moment))
+
+    def _do_unheard(self, op: Any, args: Any, more: Any, moment: str) -> None:
+        self._do(op, args, more, moment)
+        self.database.history.unheard.add(self.database.history.place)
 
     def _slow(self, fault: Fault, number: int, op: Any, args: Any, more: Any, moment: str) -> None:
         self._usual(number, op, args, more, moment, slow=int(fault.amount * SECOND))
@@ -331,8 +336,7 @@ class Link:
 
     def listen(self, heard: Callable[[str], None]) -> Listener:
         """Hear hints, some of them."""
-        self.listeners.append(heard)
-        return _Listening(self, heard)
+        return Listening(self.listeners, heard)
 
     def hint(self, topic: str) -> None:
         """Tell the process of a hint, and its shadow."""
@@ -352,7 +356,7 @@ class Link:
         else:
             self.life = f"life-{len(self.database.holders)}"
             self.database.holders[self.life] = process
-        return _Lock(self.database, self.life)
+        return Lock(self.database.machines, self.database.holders, self.life)
 
     def prove_death(self, worker: WorkerRow) -> Proof:
         """Say what can be known from here: a lock on this host proves more than one that was a connection."""

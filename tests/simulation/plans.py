@@ -88,6 +88,8 @@ class Plan:
     """How long a message takes to the database or back, in microseconds, on average."""
     slow: float
     hosts: int
+    places: int
+    """How many runs a worker has at once: with few, tenants and priorities wait for each other."""
 
     @property
     def without_faults(self) -> Plan:
@@ -100,16 +102,23 @@ def draw(seed: int, *, small: bool = False) -> Plan:
     chance = random.Random(f"plan {seed}")  # noqa: S311 - a simulation's chance
     many = chance.choice((2, 3, 4, 5, 6) if small else (3, 4, 6, 8, 10, 14))
     seconds = 4 + many * 0.8
+    crowd = random.Random(f"crowd {seed}")  # noqa: S311 - the same
+    places, spread = crowd.choice((500, 500, 3, 1)), crowd.choice((1, 1, 1, 0.05))
     operations: list[Operation] = []
     wanted = []
     for number in range(many):
-        closed, at = chance.random() < 0.35, chance.random() * seconds
+        closed, at = chance.random() < 0.35, chance.random() * seconds * spread
         soon = at + chance.random() * chance.choice((0.5, 3, 10))
         if closed and chance.random() < 0.6:
             operations.append(Operation(chance.choice(("rewind", "fork", "interrupt")), number, soon))
         elif chance.random() < 0.25:
             operations.append(Operation("cancel", number, soon))
         wanted.append(_wanted(chance, number, at, closed=closed))
+    if crowd.random() < 0.3:
+        at = crowd.random() * seconds
+        wanted.append(Wanted(Script(f"r{many}", [[_family(crowd, f"r{many}f")]]), at, senders=1))
+        if crowd.random() < 0.8:
+            operations.append(Operation("cancel", many, at + crowd.random() * 8))
     budget = chance.choice((0, 1, 2, 3, 4, 5, 6, 8))
     return Plan(
         seed=seed,
@@ -125,6 +134,7 @@ def draw(seed: int, *, small: bool = False) -> Plan:
         contended=chance.random() < 0.2,
         slow=chance.choice((0.001, 0.2, 1.5)),
         hosts=chance.choice((1, 1, 2)),
+        places=places,
     )
 
 
@@ -141,12 +151,24 @@ def _wanted(chance: random.Random, number: int, at: float, *, closed: bool) -> W
         Script(label, turns),
         at,
         senders=chance.choice((1, 2, 3)),
-        tenant=chance.choice(("default", "default", "acme")),
+        tenant=chance.choice(("default", "globex", "acme")),
         priority=chance.choice((0, 0, 5)),
         line=chance.choice(("", "", "", "", "only")),
         deadline=0.0 if closed or chance.random() < 0.93 else 3.0 + chance.random() * 20,
         budget=chance.random() < 0.5,
     )
+
+
+def _family(chance: random.Random, tag: str, *, deep: int = 2) -> Act:
+    """Draw children that live for a while, some with children of their own."""
+    inner = []
+    for number in range(chance.choice((1, 2, 3, 4))):
+        own = f"{tag}{number}"
+        if deep and chance.random() < 0.3:
+            inner.append(_family(chance, own, deep=deep - 1))
+        else:
+            inner.append(Act(chance.choice(("transactional", "transactional", "keyed", "once", "verify")), own, 1))
+    return Act("family", tag, chance.choice((2, 5, 8, 12)), inner)
 
 
 def _act(chance: random.Random, tag: str, kinds: dict[str, int], *, inside: bool = False) -> Act:

@@ -16,8 +16,9 @@ from torpor import waker
 from torpor.client import waking
 from torpor.core.effect import Gate, Resume
 from torpor.core.wait import next_delivery
-from torpor.engine import commit
+from torpor.engine import commit, effects, family, follow_ups
 from torpor.store.rows import NewSignal
+from torpor.store.sqlite import hot
 from torpor.store.sqlite.tx import SqliteTx
 from torpor.worker import acting, consuming, gate
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from torpor.core.commit import Proposal
-    from torpor.store.rows import Append, Leave
+    from torpor.store.rows import Append, Claim, Leave
 
 
 @dataclass(frozen=True)
@@ -101,6 +102,20 @@ def _take_nothing(tx: Any, winners: Sequence[Proposal], known: Any) -> Any:
     return _carry(tx, winners, known)
 
 
+_claim = SqliteTx.claim
+
+
+def _claim_first(tx: SqliteTx, wanted: Claim) -> Any:
+    """Begin with the first tenant every time."""
+    return _claim(tx, wanted._replace(after_tenant=0))
+
+
+LEAST_URGENT = hot._NEXT.replace("BY prio", "BY prio DESC")  # noqa: SLF001 - what is made wrong
+
+LATE_CASCADE = tuple(
+    sweep._replace(every_seconds=20.0, topic="") if sweep.op is follow_ups.settle else sweep for sweep in waker.SWEEPS
+)
+
 PLANTED = (
     Planted(
         "core",
@@ -121,6 +136,23 @@ PLANTED = (
     Planted("store", "an intent is accepted after a cancel", ("G12",), ((SqliteTx, "append", _append_after_cancel),)),
     Planted("store", "a run is parked over an unseen signal", ("G13", "G7"), ((SqliteTx, "leave", _leave_unseen),)),
     Planted("worker", "the gate always opens", ("G4", "G12"), ((gate, "gate", _always(Gate.GO)),)),
+    Planted("engine", "a child starts below a cancel", ("G12",), ((family, "falling", _always(set())),), 200),
+    Planted("waker", "a cascade comes after twenty seconds", ("G12",), ((waker, "SWEEPS", LATE_CASCADE),), 15),
+    Planted(
+        "engine",
+        "a cascade comes after twenty seconds, and the gate does not look above",
+        ("G12",),
+        ((waker, "SWEEPS", LATE_CASCADE), (effects, "falling", _always(set()))),
+        14,
+    ),
+    Planted("store", "each claim begins with the first tenant", ("G20",), ((SqliteTx, "claim", _claim_first),), 4),
+    Planted(
+        "store",
+        "the least urgent run goes first",
+        ("G20",),
+        ((hot, "_NEXT", LEAST_URGENT),),
+        7,
+    ),
     Planted("waker", "timers are not fired", ("G13",), ((waker, "SWEEPS", waker.SWEEPS[1:]),)),
     Planted("client", "what is sent again has no key", ("G7",), ((waking, "NewSignal", _without_key),), 18),
 )

@@ -232,9 +232,26 @@ async def perform(ctx: Context, act: Act) -> Any:  # noqa: C901, PLR0911, PLR091
             ]
             ends = await ctx.join_all(children, return_exceptions=True)
             return ["failed" if isinstance(end, ChildFailed) else end for end in ends]
+        case "family":
+            return await found_family(ctx, act)
         case "both":
             return list(await asyncio.gather(*(perform(ctx, one) for one in act.inner)))
     raise AssertionError(act.kind)
+
+
+async def found_family(ctx: Context, act: Act) -> list[Any]:
+    """Start children one after the other, and wait for them."""
+    children = []
+    for i, one in enumerate(act.inner):
+        children.append(await ctx.spawn("play", late(act, i, one), key=f"{act.tag}.{i}"))
+        await ctx.sleep(seconds(1))
+    return await ctx.join_all(children)
+
+
+def late(act: Act, number: int, one: Act) -> Script:
+    """Return what a child of a family does: it does its part a while after it was born."""
+    label = f"{act.tag}.{number}"
+    return Script(label, [[Act("sleep", f"{label}z", act.n)], [one]])
 
 
 @app.flow(version=2, keep_checkpoints=3)
@@ -257,7 +274,7 @@ async def play(ctx: Context, state: Script) -> Any:
 app.upcast(1, lambda old: old)
 
 
-def expected(act: Act, label: str, senders: int) -> Any:  # noqa: PLR0911 - one line for each kind of act
+def expected(act: Act, label: str, senders: int) -> Any:  # noqa: C901, PLR0911 - one line for each kind of act
     """Return what an act gives; a callable where more than one thing may come."""
     tag, n = act.tag, act.n
     match act.kind:
@@ -281,6 +298,8 @@ def expected(act: Act, label: str, senders: int) -> Any:  # noqa: PLR0911 - one 
             return n
         case "children":
             return [_of_child(one, label) for one in act.inner]
+        case "family":
+            return [[[f"{tag}.{i}z", "slept"], [one.tag, expected(one, label, 0)]] for i, one in enumerate(act.inner)]
         case "both":
             return [expected(one, label, senders) for one in act.inner]
     return {"sleep": "slept", "money": "paid", "fragile": "mended"}[act.kind]

@@ -24,6 +24,7 @@ from tests.simulation.members import Here, Renewing, wind
 from tests.simulation.outside import Outside
 from tests.simulation.people import People
 from tests.simulation.process import SECOND, Process
+from tests.simulation.vigil import Vigil
 from torpor.clock import micros
 from torpor.core.run import State
 from torpor.engine import runs
@@ -84,6 +85,7 @@ class World:
         self.database.hints_lost, self.database.contended = plan.hints_lost, plan.contended
         self.database.away = plan.away
         self.database.on_kill, self.database.on_copy = self._killed, self._copied
+        self.vigil = Vigil(self.machines, self.database)
         self.outside = Outside(self.machines, plan.slow)
         self.outside.strike, self.outside.die = self._acting, lambda process: self._killed(process, "after it acted")
         self.workers: dict[str, Worker] = {}
@@ -181,8 +183,9 @@ class World:
         self.history.note(process.name, "starts")
 
     def _work(self, process: Process, link: Link) -> None:
+        lease, places = self.plan.lease_seconds, self.plan.places
         worker = Worker(
-            link, programs.app.flows, name=process.name, lease_seconds=self.plan.lease_seconds, drain_seconds=4.0
+            link, programs.app.flows, name=process.name, lease_seconds=lease, drain_seconds=4.0, concurrency=places
         )
         worker.renewing = Renewing
         worker.clocks = self.machines.clocks(process)
