@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import psycopg
 import pytest
@@ -171,11 +172,18 @@ def test_a_history_too_long_for_one_turn(monkeypatch: pytest.MonkeyPatch, capsys
 
 @pytest.mark.slow
 def test_a_server_is_left_as_it_was(server_url: Callable[[str], str]) -> None:
-    """The schema of a measurement is dropped, whatever the measurement did."""
-    url = server_url("postgres")
-    measure("w4", Wanted(url, steps=2, trials=1))
-    with psycopg.connect(url) as db:
-        left = db.execute("SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'torpor_bench%'").fetchone()
+    """The schema of a measurement is dropped, whatever the measurement did. In a database of its own: others measure, too."""
+    server = server_url("postgres")
+    url = urlsplit(server)._replace(path="/left_as_it_was").geturl()
+    with psycopg.connect(server, autocommit=True) as db:
+        db.execute("DROP DATABASE IF EXISTS left_as_it_was WITH (FORCE)")
+        db.execute("CREATE DATABASE left_as_it_was")
+        try:
+            measure("w4", Wanted(url, steps=2, trials=1))
+            with psycopg.connect(url) as own:
+                left = own.execute("SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'torpor_bench%'").fetchone()
+        finally:
+            db.execute("DROP DATABASE left_as_it_was WITH (FORCE)")
     assert left == (0,)
 
 
