@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+from pydantic_ai.exceptions import CallDeferred
+
 from tests.agent.scripted import SEEN, agent_of, forget, prompts, results
 from tests.worker.labs import on
-from torpor import App
+from torpor import App, RunFailed
 from torpor.testing import Script, call
 
 if TYPE_CHECKING:
@@ -25,6 +28,28 @@ app = App()
 MAILS = Script(call("send", to="ada@example.org", subject="news"), "done")
 mailer = app.agent("mailer", agent_of(MAILS, send), approve={"send": True})
 picky = app.agent("picky", agent_of(MAILS, send), approve={"send": lambda to, **_more: to.endswith("example.org")})
+
+
+def hand_over(to: str) -> str:
+    """Let somebody outside do it."""
+    raise CallDeferred(metadata={"to": to})
+
+
+HANDS = Script(call("hand_over", to="bob"), "done")
+hander = app.agent("hander", agent_of(HANDS, hand_over), safety={"hand_over": "repeatable"})
+
+
+def test_a_deferred_call_is_a_clear_error(store: Store, moment: Moment) -> None:
+    """Nobody waits for an answer that nothing could bring: the run says so and what to do."""
+    forget(HANDS)
+
+    async def check(lab: Lab) -> None:
+        run = await lab.start(hander, "hand it over")
+        with pytest.raises(RunFailed, match="raised CallDeferred") as failed:
+            await lab.result(run)
+        assert failed.value.kind == "UsageError"
+
+    on(store, moment, app, check)
 
 
 def test_an_edit_runs_and_the_model_is_told(store: Store, moment: Moment) -> None:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 MESSAGE = "message"
 """The signal by which people speak to an agent."""
 MOST_MESSAGES = 200
-"""So many closed messages are read when a stretch begins; the window of a call is cut from them."""
+"""So many closed messages, the newest, are read when a stretch begins."""
 _STAY = "stay"
 
 

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 from pydantic_ai import ToolReturn
 from pydantic_ai.exceptions import ApprovalRequired, CallDeferred, ModelRetry, ToolFailed
 
+from torpor.errors import UsageError
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
@@ -38,7 +40,7 @@ async def kept(result: Awaitable[Any]) -> dict[str, Any]:
 
 
 def given(outcome: dict[str, Any], told: str = "") -> Any:
-    """Return what was recorded as the toolset is to return it; raises what it is to raise.
+    """Return what was recorded as the toolset is to return it; raises what it is to raise, UsageError for a deferred call.
 
     `told` is for the model, beside the result: that a person changed something.
     """
@@ -46,6 +48,9 @@ def given(outcome: dict[str, Any], told: str = "") -> Any:
         raise ModelRetry(outcome["retry"])
     if "failed" in outcome:
         raise ToolFailed(outcome["failed"])
+    if DEFERS in outcome:
+        message = "a tool raised CallDeferred: an agent of torpor waits for nobody outside"
+        raise UsageError(message, hint="let the tool itself ask, or wait for a callback in a flow")
     content = outcome.get("content")
     if told:
         content = told if content is None else [told, *([content] if isinstance(content, str) else content)]

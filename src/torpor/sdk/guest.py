@@ -22,6 +22,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakSet
 
+from torpor.core.effect import Safety
 from torpor.core.replay import CallKind
 from torpor.sdk.context import Context
 
@@ -42,7 +43,7 @@ class GuestContext(Context):
 
     def perform(self, definition: Definition, values: dict[str, Any], step_id: str) -> Coroutine[Any, Any, Any]:
         """Run a function under its definition as a step, or as an effect if it is not repeatable."""
-        effect = definition.safety != "repeatable"
+        effect = definition.safety is not Safety.REPEATABLE
         kind = CallKind.EFFECT if effect else CallKind.STEP
         number = self._promise(kind.name.lower(), definition.name)
         return self._call(number, kind, definition.name, values, definition, step_id, stubborn=effect)

@@ -9,22 +9,14 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
 
     from torpor.sdk.loop import FlowLoop
-    from torpor.sdk.port import Kept
+    from torpor.sdk.port import Guest, Kept
     from torpor.worker.roles import Executor
-
-
-class Outside(Protocol):
-    """A guest, to its turn."""
-
-    @property
-    def busy(self) -> bool:
-        """Whether it does something of its own."""
 
 
 class Guests:
@@ -33,7 +25,7 @@ class Guests:
     def __init__(self, executor: Executor) -> None:
         """Begin with none."""
         self._executor = executor
-        self._going: dict[asyncio.Task[Any], Outside] = {}
+        self._going: dict[asyncio.Task[Any], Guest] = {}
         self._called = False
 
     @property
@@ -41,7 +33,7 @@ class Guests:
         """Whether one does something of its own."""
         return any(guest.busy for guest in self._going.values())
 
-    def begin(self, body: FlowLoop, guest: Outside, work: Coroutine[Any, Any, Any]) -> asyncio.Future[Any]:
+    def begin(self, body: FlowLoop, guest: Guest, work: Coroutine[Any, Any, Any]) -> asyncio.Future[Any]:
         """Start a guest; what it returns or raises settles a future of the body's loop."""
         future: asyncio.Future[Any] = body.future()
         going = asyncio.Task(work, loop=self._executor.worker.loop)

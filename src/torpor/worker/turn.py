@@ -33,8 +33,7 @@ if TYPE_CHECKING:
 
     from torpor.core.stream import PartKind
     from torpor.sdk.app import Flow
-    from torpor.sdk.port import Kept
-    from torpor.worker.guests import Outside
+    from torpor.sdk.port import Guest, Kept
     from torpor.worker.roles import Executor
 
 
@@ -186,7 +185,7 @@ class Turn:
         """What guests keep while this worker goes on with the run."""
         return self._executor.kept
 
-    def outside(self, guest: Outside, work: Coroutine[Any, Any, Any]) -> asyncio.Future[Any]:
+    def outside(self, guest: Guest, work: Coroutine[Any, Any, Any]) -> asyncio.Future[Any]:
         """Run a coroutine on the worker's loop; from now on the turn is free (`worker.guests`)."""
         if self.guests is None:
             self.guests = Guests(self._executor)
