@@ -13,7 +13,7 @@
 
 No plugin is needed: `asyncio.run` in a plain test function will do. docs/testing.md has the whole story.
 
-`Script` and `call` stand in for the model of an agent (docs/rehearsal.md). They need pydantic-ai (`torpor[agent]`) and
+`Script` and `Cassette` stand in for the model of an agent (docs/rehearsal.md). They need pydantic-ai (`torpor[agent]`) and
 are loaded when they are first used, so that whoever tests plain flows pays for no model library.
 """
 
@@ -30,12 +30,13 @@ from torpor.testing.run import Run
 from torpor.testing.showing import Effect, Line, Wait
 
 if TYPE_CHECKING:
+    from torpor.testing.cassette import Cassette as Cassette
     from torpor.testing.script import Script as Script
     from torpor.testing.script import call as call
 
-_PLACES = dict.fromkeys(("Script", "call"), "torpor.testing.script")
+_PLACES = {"Cassette": "torpor.testing.cassette", **dict.fromkeys(("Script", "call"), "torpor.testing.script")}
 
-__all__ = ["Clock", "Crash", "Effect", "Lab", "Line", "Place", "Run", "Script", "Wait", "call"]
+__all__ = ["Cassette", "Clock", "Crash", "Effect", "Lab", "Line", "Place", "Run", "Script", "Wait", "call"]
 
 
 def __getattr__(name: str) -> object:

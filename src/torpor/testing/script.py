@@ -31,19 +31,18 @@ from pydantic_ai.messages import (
     TextPart,
     ToolCallPart,
 )
-from pydantic_ai.models import CompletedStreamedResponse
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.usage import RequestUsage
 
 from torpor.errors import UsageError
 from torpor.testing.pairing import unpaired
-from torpor.testing.telling import part_events, pieces_of
+from torpor.testing.telling import Telling, part_events, pieces_of, take
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
     from pydantic_ai import RunContext
-    from pydantic_ai.messages import ModelResponseState, ModelResponseStreamEvent
+    from pydantic_ai.messages import ModelResponseStreamEvent
     from pydantic_ai.models import ModelRequestParameters, StreamedResponse
     from pydantic_ai.settings import ModelSettings
 
@@ -147,7 +146,7 @@ class Script(FunctionModel):
         """Answer at once. Raises what the script says, UsageError beyond its end."""
         told = await self._tell(messages, model_settings, model_request_parameters, streamed=False)
         for step in told.steps:
-            await _take(step)
+            await take(step)
         return told.response
 
     @asynccontextmanager
@@ -161,7 +160,7 @@ class Script(FunctionModel):
         """Answer piece by piece. Raises as `request`; what stands within an answer is raised where it stands."""
         del run_context
         told = await self._tell(messages, model_settings, model_request_parameters, streamed=True)
-        yield _Stream(told, model_request_parameters)
+        yield Telling(told.response, told.steps, model_request_parameters)
 
     @staticmethod
     def _never(messages: list[ModelMessage], agent: AgentInfo) -> ModelResponse:
@@ -263,54 +262,10 @@ class Script(FunctionModel):
         return pieces_of(TextPart(text), by_word=self._by_word)
 
 
-class _Stream(CompletedStreamedResponse):
-    """A script's answer on its way."""
-
-    def __init__(self, told: _Told, parameters: ModelRequestParameters) -> None:
-        super().__init__(told.response, model_request_parameters=parameters)
-        self._steps = told.steps
-        self._over = False
-        self.provider_response_id = told.response.provider_response_id
-        self.finish_reason = told.response.finish_reason
-
-    async def _get_event_iterator(self) -> AsyncIterator[ModelResponseStreamEvent]:
-        for step in self._steps:
-            if self.cancelled:
-                return
-            if isinstance(step, BaseException) or callable(step):
-                await _take(step)
-            else:
-                self._parts_manager.apply_event(step)
-                yield step
-        self._over = True
-
-    def get(self) -> ModelResponse:
-        """Return the answer, or what was told of it so far."""
-        if self._over:
-            return super().get()
-        state: ModelResponseState = "interrupted" if self.cancelled else "incomplete"
-        return replace(self.response, parts=self._parts_manager.get_parts(), usage=self.usage, state=state)
-
-    @property
-    def usage(self) -> RequestUsage:
-        """The usage comes with the last piece, as from a provider: an answer that was cut says none."""
-        return self.response.usage if self._over else RequestUsage()
-
-
 def _is_trouble(answer: Answer) -> bool:
     """Whether an answer ends in an exception, so that nothing of it gets into the messages."""
     pieces: Sequence[Any] = answer if isinstance(answer, list | tuple) else [answer]
     return any(isinstance(piece, BaseException) for piece in pieces)
-
-
-async def _take(step: Any) -> None:
-    """Raise or pause where a script says so; the events of a stream are nobody's business here."""
-    if isinstance(step, BaseException):
-        raise step
-    if callable(step):
-        result: Awaitable[Any] | Any = step()
-        if inspect.isawaitable(result):
-            await result
 
 
 def _part(piece: Any, number: int, positions: Iterator[int]) -> ModelResponsePart:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from torpor.blobs.packing import check_excuse
 from torpor.core.journal import BLOB_BYTES, BLOB_MARK
@@ -22,12 +23,16 @@ if TYPE_CHECKING:
     from torpor.core.commit import Blob
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class Secrets:
     """Resolves secrets by name and remembers their values, to strike them out of whatever is stored (G15)."""
 
     source: Callable[[str], str | None]
     _known: dict[bytes, bytes] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Be found by `without_secrets`."""
+        _HERE.add(self)
 
     def resolve(self, name: str) -> str:
         """Return a secret. Raises NotFound."""
@@ -54,6 +59,17 @@ class Secrets:
         if not self._known:
             return text
         return self.strike(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
+
+
+_HERE: WeakSet[Secrets] = WeakSet()
+"""Those of the workers of this process."""
+
+
+def without_secrets(text: str) -> str:
+    """Return a text without any secret that a worker of this process resolved: for what is written beside its store."""
+    for secrets in list(_HERE):
+        text = secrets.struck(text)
+    return text
 
 
 class Bodies:
