@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from torpor.agent.app import App as App
+    from torpor.agent.limits import Budget as Budget
     from torpor.agent.tools import ToolContext as ToolContext
     from torpor.agent.tools import tool_context as tool_context
     from torpor.client import Client as Client
@@ -57,6 +58,7 @@ _PLACES = {
     "RetryPolicy": "torpor.core.retry",
     "run": "torpor.runtime",
     "App": "torpor.agent.app",
+    "Budget": "torpor.agent.limits",
     **dict.fromkeys(("ToolContext", "tool_context"), "torpor.agent.tools"),
     "Retention": "torpor.sdk.keeping",
     "Rows": "torpor.sdk.rows",

@@ -10,6 +10,7 @@
     |-- NotDone             raised *by an effect*: "it certainly did not happen", so it may be tried again
     |   `-- RateLimited     and not before so many seconds: raised by a step or effect that a provider sent away
     |-- BudgetExceeded      a person said no to what a budget was short of
+    |-- Stopped             a person did not let an agent go on that seemed to be stuck
     |-- Interrupted         somebody interrupted what the flow was doing; the run lives on if the flow catches it
     |-- StepFailed          a step or effect failed for good; carries the recorded error
     |-- ChildFailed         a child that was joined failed or was cancelled; carries the recorded error
@@ -28,7 +29,7 @@ An error says what happened with which values; `hint` says what to do next. The 
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import ClassVar
+from typing import Any, ClassVar
 
 
 class TorporError(Exception):
@@ -113,14 +114,21 @@ class BudgetExceeded(TorporError):
     """The key of the call in its turn."""
 
 
+class Stopped(TorporError):
+    """A person did not let an agent go on that seemed to be stuck."""
+
+
 class StepFailed(TorporError):
     """A step or effect failed for good. `kind` is the recorded exception's class name, `detail` its text."""
 
-    def __init__(self, message: str, *, kind: str = "", detail: str = "", hint: str = "") -> None:
-        """Carry the recorded error's class name and text."""
+    def __init__(
+        self, message: str, *, kind: str = "", detail: str = "", hint: str = "", said: dict[str, Any] | None = None
+    ) -> None:
+        """Carry the recorded error's class name and text, and what it said besides, in its own attribute `said`."""
         super().__init__(message, hint=hint)
         self.kind = kind
         self.detail = detail
+        self.said = said or {}
         self.call = ""
         """The key of the failed call in its turn."""
 

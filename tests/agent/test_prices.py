@@ -175,8 +175,15 @@ def test_a_model_is_estimated_by_what_serves_it() -> None:
         assert prices.estimate_of(unknown, ASKED, None, parameters, at=AT) is None
 
 
-def test_something_is_reserved_in_any_case() -> None:
-    """So a budget of nothing asks before the first call, also if it is free or its price is unknown."""
-    assert prices.reservation(None) == prices.reservation(0) == Decimal("0.000001")
-    assert prices.reservation(1_250_000) == Decimal("1.25")
+def test_a_price_that_is_unknown_is_said() -> None:
+    """By the name under which it was looked for."""
     assert "openai:nobody-knows is unknown" in prices.unknown("nobody-knows", "openai")
+
+
+def test_a_model_is_sent_a_share_of_its_window() -> None:
+    """Of the smallest one of a list; None if one is unknown."""
+    known = prices.most_input(model())
+    assert known is not None
+    assert 50_000 < known < 1_000_000
+    assert prices.most_input(FallbackModel(model(), Wrapped(model()))) == known
+    assert prices.most_input(FallbackModel(model(), model("nobody-knows"))) is None

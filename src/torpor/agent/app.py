@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from torpor.agent.limits import REPEATS, Budget
 from torpor.core.checkpoint import KEEP_CHECKPOINTS
 from torpor.errors import UsageError
 from torpor.sdk import app as sdk
@@ -46,7 +47,7 @@ class App(sdk.App):
 
         return declared if function is None else declared(function)
 
-    def agent(
+    def agent(  # noqa: PLR0913 - each says one thing about the agent, and all but two have a default
         self,
         name: str,
         agent: Agent[Any, OutputT],
@@ -55,6 +56,10 @@ class App(sdk.App):
         approve: Mapping[str, Approve] | None = None,
         deps: Any = None,
         conversation: bool = False,
+        budget: Budget | None = None,
+        window: int | None = None,
+        watchdog: int | None = REPEATS,
+        calls_per_minute: int | None = None,
         version: int = 1,
         keep_checkpoints: int = KEEP_CHECKPOINTS,
     ) -> Callable[[Context, Any], Coroutine[Any, Any, OutputT]]:
@@ -64,18 +69,36 @@ class App(sdk.App):
         intent and its outcome may do to it: `repeatable`, `keyed`, `once` (the default). `approve` says which calls need a
         person: True, or a function of the arguments. `deps` are the agent's dependencies, or a function, async too, that makes
         them in the worker. A `conversation` does not end with an answer: it waits for the signal `message`, whose value is
-        the next prompt. Raises UsageError.
+        the next prompt.
+
+        `budget` is what a run may use before a person is asked. `window` is how many tokens of messages a model call sends at
+        most; without it, 70 % of what the model is known to take. After `watchdog` equal turns a person is asked whether it
+        should go on; None: never. `calls_per_minute` bounds how often all runs and workers ask this model. Raises UsageError.
         """
         from torpor.agent.declared import Declared
         from torpor.agent.driver import program
         from torpor.agent.tools import declared_of, safety_of
+        from torpor.agent.watchdog import Watchdog
+        from torpor.agent.window import Window
 
         given: object = agent
         if not hasattr(given, "iter") or not hasattr(given, "toolsets"):
             raise UsageError(f"agent {name} is {agent!r}", hint="app.agent takes a pydantic_ai.Agent")
         tools = {tool: one for toolset in agent.toolsets for tool, one in getattr(toolset, "tools", {}).items()}
         said = {tool: safety_of(kind, tool) for tool, kind in (safety or {}).items()}
-        declared = Declared(name, agent, said, dict(approve or {}), deps, declared_of(tools), conversation)
+        declared = Declared(
+            name,
+            agent,
+            said,
+            dict(approve or {}),
+            deps,
+            declared_of(tools),
+            conversation,
+            budget or Budget(),
+            None if window is None else Window(window),
+            None if watchdog is None else Watchdog(watchdog),
+            calls_per_minute,
+        )
         turn = program(declared)
         self.flow(name=name, version=version, keep_checkpoints=keep_checkpoints)(turn)
         undeclared = sorted(set(tools) - set(said) - set(declared.tools))

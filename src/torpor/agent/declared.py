@@ -7,6 +7,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from torpor.agent import prices
+from torpor.agent.limits import Budget
+from torpor.agent.watchdog import Watchdog
+from torpor.agent.window import Window
 from torpor.core.effect import Safety
 
 if TYPE_CHECKING:
@@ -16,6 +20,10 @@ if TYPE_CHECKING:
 
 Approve = bool | Callable[..., bool]
 """Whether a call needs a person: always, never, or what a function of its arguments says."""
+
+
+UNKNOWN_WINDOW = 100_000
+"""How many tokens are sent at most to a model of which nobody knows what it takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +38,16 @@ class Declared:
     tools: Mapping[str, Tool] = field(default_factory=dict)
     """Those of `app.tool`, by name."""
     conversation: bool = False
+    budget: Budget = field(default_factory=Budget)
+    window: Window | None = None
+    """What is sent at most; None: a share of what the model takes."""
+    watchdog: Watchdog | None = field(default_factory=Watchdog)
+    calls_per_minute: int | None = None
+
+    def window_for(self, model: Any) -> Window:
+        """Return what is sent at most to a model: as declared, else a share of what it is known to take."""
+        known = None if self.window is not None or model is None else prices.most_input(model)
+        return self.window or Window(known or UNKNOWN_WINDOW)
 
     def safety_of(self, tool: str) -> Safety:
         """Return what may be done with a call whose outcome is not known; `once` unless something is declared."""

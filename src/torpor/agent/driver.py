@@ -17,10 +17,14 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic_ai import RunUsage
 
+from torpor.agent import limits
+from torpor.agent.durable import speaks
+from torpor.agent.remembering import remember
 from torpor.agent.state import AgentState
-from torpor.agent.stay import Played, Stay
-from torpor.agent.transcript import read, stored
-from torpor.errors import Interrupted
+from torpor.agent.stay import Played, Stay, model_of
+from torpor.agent.transcript import mended, stored
+from torpor.agent.watchdog import Recent, seen
+from torpor.errors import Interrupted, Stopped
 from torpor.sdk.guest import Guest
 
 if TYPE_CHECKING:
@@ -31,8 +35,6 @@ if TYPE_CHECKING:
 
 MESSAGE = "message"
 """The signal by which people speak to an agent."""
-MOST_MESSAGES = 200
-"""So many closed messages, the newest, are read when a stretch begins."""
 _STAY = "stay"
 
 
@@ -48,16 +50,22 @@ def program(declared: Declared) -> Callable[[Context, Any], Coroutine[Any, Any, 
 
 async def drive(declared: Declared, ctx: Context, state: AgentState) -> Any:
     """Do one turn: hear what was said meanwhile, let the model answer and its tools act, and say how it goes on."""
+    if ctx.turn == 1:
+        await limits.begin(ctx, declared.budget, state)
     if ctx.heard(MESSAGE):
         state.prompt = joined(state.prompt, await ctx.receive(MESSAGE))
     try:
+        await limits.keep(ctx, declared.name, declared.budget, state)
         played = await _play(declared, ctx, state)
     except Interrupted:  # the model was, or what leads up to it: nothing of this turn is kept but what was asked
         state.prompt = joined(state.prompt, await ctx.receive(MESSAGE))
         return ctx.again(state)
-    state.messages.extend(stored(message) for message in played.closed)
-    state.tail = [stored(message) for message in played.tail]
-    state.prompt, state.usage = None, {name: value for name, value in asdict(played.usage).items() if value}
+    _keep(state, played)
+    try:
+        await watch(ctx, declared, state, played)
+    except Interrupted:
+        state.prompt = await ctx.receive(MESSAGE)
+        return ctx.again(state)
     if played.final and not declared.conversation and not ctx.heard(MESSAGE):
         return played.output
     if played.final or played.interrupted:
@@ -67,16 +75,41 @@ async def drive(declared: Declared, ctx: Context, state: AgentState) -> Any:
     return ctx.again(state)
 
 
+def _keep(state: AgentState, played: Played) -> None:
+    """Take into the state what a turn came to."""
+    spoken = [n for n, message in enumerate(played.closed) if speaks(message)]
+    state.said = len(state.messages) + spoken[-1] if spoken else state.said
+    state.messages.extend(stored(message) for message in played.closed)
+    state.tail = [stored(message) for message in played.tail]
+    state.prompt, state.usage = None, {name: value for name, value in asdict(played.usage).items() if value}
+    state.awake += played.seconds
+
+
+async def watch(ctx: Context, declared: Declared, state: AgentState, played: Played) -> None:
+    """Let a person look at an agent that does the same again and again. Raises Stopped if they want no more of it."""
+    if declared.watchdog is None:
+        return
+    recent = Recent(**state.repeats)
+    reason = declared.watchdog.look(recent, seen([*played.closed[-1:], *played.tail]))
+    state.repeats = {name: value for name, value in asdict(recent).items() if value}
+    if reason:
+        question = f"{declared.name} seems to be stuck. {reason}. Shall it go on?"
+        answer = await ctx.ask(question, choices=["go on", "stop"])
+        if answer.value != "go on":
+            message = f"{answer.by} stopped {declared.name}, which seemed to be stuck. {reason}"
+            raise Stopped(message)
+
+
 async def _play(declared: Declared, ctx: Context, state: AgentState) -> Played:
     """Let the agent's loop go on by a turn: the one that is alive here, or another one from the checkpoint."""
     guest = Guest(ctx)
     stay = guest.kept.pop(_STAY, None)
     fits = isinstance(stay, Stay) and stay.next_turn == ctx.turn and state.prompt is None
-    if not (fits and isinstance(stay, Stay) and stay.length < 2 * MOST_MESSAGES):
+    if not (fits and isinstance(stay, Stay) and not stay.long):
         if stay is not None:
             stay.end()
-        history = [read(one) for one in [*await state.messages.last(MOST_MESSAGES), *state.tail]]
-        stay = Stay(declared, ctx.run_id, state.prompt, history, RunUsage(**state.usage))
+        remembered = await remember(state, declared.window_for(model_of(declared.agent)))
+        stay = Stay(declared, ctx.run_id, mended(state.prompt), remembered, RunUsage(**state.usage))
     guest.kept[_STAY] = stay
     played: Played = await guest.run(stay.play(guest, ctx.turn))
     return played

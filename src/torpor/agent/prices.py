@@ -23,7 +23,7 @@ from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.settings import merge_model_settings
 
 from torpor.agent.window import content_tokens, text_tokens, tokens_of
-from torpor.core.money import MICROS, decimal_of
+from torpor.core.money import MICROS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -39,6 +39,8 @@ OUTPUT_TOKENS = 16_384
 """What a model is taken to give at most if neither the settings nor the model's description say so."""
 NATIVE_TOKENS = 20_000
 """What a tool that the provider runs itself is taken to read in one call."""
+WINDOW_SHARE = 0.7
+_ONE = Usage(input_tokens=1, output_tokens=1)
 _COUNTED = ("input_tokens", "output_tokens", "input_audio_tokens", "output_audio_tokens", "audio_seconds")
 
 
@@ -113,7 +115,7 @@ def estimate(
     limits = [limit for limit in (asked, most_output) if isinstance(limit, int) and limit > 0]
     output = min(limits, default=OUTPUT_TOKENS)
     tier = {"service_tier": chosen["service_tier"]} if isinstance(chosen.get("service_tier"), str) else None
-    probe = _price(Usage(input_tokens=1, output_tokens=1), model_name, provider, url, at, tier)
+    probe = _price(_ONE, model_name, provider, url, at, tier)
     if probe is None:
         return None
     if (window := probe.model.context_window) is not None:
@@ -149,12 +151,19 @@ def estimate_of(
     return sum(known) if len(known) == len(found) else None
 
 
-def reservation(estimated: int | None) -> Decimal:
-    """Return how many dollars to reserve before a call: at least the smallest amount there is.
+def most_input(model: Model) -> int | None:
+    """Return how many tokens of messages are sent at most: a share of the smallest window of the models that may serve it.
 
-    So a budget of nothing asks a person before the first call, also if the call is free or nobody knows its price.
+    The rest is for instructions, tools, and the answer. None if nobody knows a model's window.
     """
-    return decimal_of(max(1, estimated or 0))
+    found = [
+        None
+        if (price := _price(_ONE, one.model_name, one.system, _url(one), None, None)) is None
+        else price.model.context_window
+        for one in models_of(model)
+    ]
+    known = [window for window in found if window]
+    return round(min(known) * WINDOW_SHARE) if known and len(known) == len(found) else None
 
 
 def models_of(model: Model) -> Iterator[Model]:

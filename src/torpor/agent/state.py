@@ -21,3 +21,13 @@ class AgentState:
     messages: Rows[Any] = field(default_factory=Rows)
     tail: list[Any] = field(default_factory=list)
     usage: dict[str, Any] = field(default_factory=dict)
+    said: int = 0
+    """The number of the newest closed message in which a person says something."""
+    repeats: dict[str, Any] = field(default_factory=dict)
+    """What the watchdog remembers."""
+    began: float = 0.0
+    """When the run began, in seconds since 1970, if its budget limits the time."""
+    awake: float = 0.0
+    """For how many seconds workers went on with it: of each turn, the last stretch."""
+    granted: dict[str, int] = field(default_factory=dict)
+    """What people granted beyond the budget, by name."""

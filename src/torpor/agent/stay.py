@@ -24,7 +24,12 @@ if TYPE_CHECKING:
     from pydantic_ai.messages import ModelMessage
 
     from torpor.agent.declared import Declared
+    from torpor.agent.remembering import Remembered
     from torpor.sdk.guest import Guest
+
+
+LONG = 300
+"""So many messages a loop may gather beyond twice what it began with."""
 
 
 @dataclass(slots=True)
@@ -37,31 +42,37 @@ class Played:
     final: bool
     output: Any = None
     interrupted: bool = False
+    seconds: float = 0.0
+    """For how long the loop was at work."""
 
 
 class Stay:
     """One agent's loop in one worker."""
 
-    def __init__(
-        self, declared: Declared, run_id: str, prompt: Any, history: Sequence[ModelMessage], usage: RunUsage
-    ) -> None:
+    def __init__(self, declared: Declared, run_id: str, prompt: Any, remembered: Remembered, usage: RunUsage) -> None:
         """Begin from what a checkpoint holds; nothing runs before the first turn is played."""
         self._declared = declared
         self._run_id = run_id
         self._prompt = prompt
-        self._history = history
+        self._remembered = remembered
         self._usage = usage
+        self._began = 0.0
         self._living: asyncio.Task[None] | None = None
         self._turn: asyncio.Future[tuple[Guest, int]]
         self._played: asyncio.Future[Played]
         self.next_turn = 0
         """The turn that it can go on with."""
-        self.length = len(history)
-        """How many messages it holds."""
+        self._length = len(remembered.history)
+
+    @property
+    def long(self) -> bool:
+        """Whether it holds so many messages that another one should begin from the end of the conversation."""
+        return self._length > 2 * len(self._remembered.history) + LONG
 
     async def play(self, guest: Guest, turn: int) -> Played:
         """Go on until the tools of one answer are settled, or there is an output. Runs on the worker's loop, as a guest."""
         loop = asyncio.get_running_loop()
+        self._began = loop.time()
         if self._living is None:
             self._turn = loop.create_future()
             self._living = loop.create_task(self._live())
@@ -86,11 +97,14 @@ class Stay:
                 self._played.cancel()
 
     async def _go_on(self) -> None:
-        durable = Durable(self._declared, _ids(self._history))
-        async with self._declared.agent.iter(
+        declared, remembered = self._declared, self._remembered
+        history = list(remembered.history)
+        window = declared.window_for(model_of(declared.agent))
+        durable = Durable(declared, window, remembered.before, remembered.pinned, _ids(history))
+        async with declared.agent.iter(
             self._prompt,
-            message_history=list(self._history) or None,
-            deps=await self._declared.make_deps(),
+            message_history=history or None,
+            deps=await declared.make_deps(),
             usage=self._usage,
             usage_limits=UsageLimits(request_limit=None),  # a life may be long; what bounds it is its budget
             conversation_id=self._run_id,
@@ -104,7 +118,7 @@ class Stay:
                 durable.enter(guest, turn)
                 node = await _one_turn(run, node)
                 messages = run.all_messages()
-                self.length = len(messages)
+                self._length = len(messages)
                 if isinstance(node, End):
                     closed, tail = split(messages)
                     output = run.result.output if run.result is not None else None
@@ -115,7 +129,14 @@ class Stay:
 
     def _hand_out(self, played: Played) -> None:
         if not self._played.done():
+            played.seconds = self._played.get_loop().time() - self._began
             self._played.set_result(played)
+
+
+def model_of(agent: Any) -> Any:
+    """Return the model that an agent asks, as far as it is known before it is asked: a model, or None for a mere name."""
+    model = agent.model
+    return model if hasattr(model, "model_name") else None
 
 
 async def _one_turn(run: Any, node: Any) -> Any:

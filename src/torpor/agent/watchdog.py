@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pydantic_ai.messages import ERROR_OUTCOMES, ModelRequest, ModelResponse, ToolCallPart, ToolReturnPart
 from pydantic_core import from_json, to_json
 
+from torpor.agent.limits import REPEATS
 from torpor.errors import UsageError
 
 if TYPE_CHECKING:
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
 
     from pydantic_ai.messages import ModelMessage
 
-LIMIT = 5
-"""After so many repetitions a loop is one."""
 LONGEST_ROTATION = 3
 _LEAST = 2
 _DIGEST_BYTES = 6
@@ -59,7 +58,7 @@ class Recent:
 class Watchdog:
     """Finds loops. `limit` is how often the same must come."""
 
-    limit: int = LIMIT
+    limit: int = REPEATS
 
     def __post_init__(self) -> None:
         """Refuse a limit at which the first call would be a loop."""

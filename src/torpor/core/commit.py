@@ -145,6 +145,8 @@ class Proposal:
     """What is to be written to the run's stream; refused, with everything, if somebody else wrote there."""
     view: bytes | None = None
     """What the run shows of itself from now on."""
+    settles: Sequence[tuple[str, int]] = ()
+    """Reservations of money by their `hold`, and what each cost in micro-units: settled with these entries."""
     spends: bool = False
     """Whether its turn may have reservations of money that are not settled: they end with the turn."""
     compensations: Sequence[NewCompensation] = ()
@@ -188,6 +190,7 @@ class Proposal:
             or self.stream is not None
             or self.view is not None
             or self.not_before
+            or self.settles
             or self.spends
             or self.transactional
         )

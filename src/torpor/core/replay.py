@@ -184,6 +184,11 @@ class Replay:
         elif entry.kind is Kind.NOTE:
             record.notes.append(entry)
 
+    def has(self, call: Call) -> bool:
+        """Whether the journal of earlier stretches answers a call that has a `step_id`. Asking counts nothing."""
+        record = self._records.get(call_key(call, 1))
+        return record is not None and record.resolved is not None
+
     def ask(self, call: Call) -> Asked:
         """Ask about a call the code makes now. Counts it among its equals."""
         counted = (call.kind, call.name, call.digest)

@@ -18,18 +18,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from torpor.core.budget import Short
+from torpor.core.budget import Lost, Short
 from torpor.core.money import dollars
 from torpor.core.run import State
 from torpor.engine.sweeps import Swept
 from torpor.errors import NotFound, UsageError
-from torpor.store.rows import BudgetChange, NewBudget, RunChange
+from torpor.store.rows import BudgetChange, HoldRow, NewBudget, RunChange
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from torpor.store.protocol import Tx
-    from torpor.store.rows import BudgetRow, HoldRow, RunRow, ShortRow
+    from torpor.store.rows import BudgetRow, RunRow, ShortRow
 
 SWEEP = 20
 """At most so many budgets in one transaction of the sweep, and the waiters below."""
@@ -97,6 +97,19 @@ def carve(tx: Tx, run_id: int, parent: int, most: int) -> None:
     put_below(tx, run_id, room_below(tx, above, most), most)
 
 
+def begin(tx: Tx, run: RunRow, most: int) -> None:
+    """Give a run that is under way a budget of its own; none if it is a child and its parent's is smaller."""
+    above = None if run.parent is None else tx.get_runs([run.parent]).get(run.parent)
+    if above is None:
+        give(tx, [(run.id, most)])
+        return
+    try:
+        room = room_below(tx, above, most)
+    except UsageError:
+        return
+    put_below(tx, run.id, room, most)
+
+
 def put_below(tx: Tx, run_id: int, above: int, most: int) -> None:
     """Give a run a budget below another, as `room_below` found it."""
     tx.add_budgets([NewBudget(run_id, parent=above, most=most)])
@@ -139,6 +152,23 @@ def close(tx: Tx, runs: Sequence[int]) -> None:
     unsettled = tx.holds(runs)
     tx.drop_shorts([(run_id, "") for run_id in runs])
     end(tx, [(hold, hold.kept) for hold in unsettled])
+
+
+def settle(tx: Tx, settled: Sequence[tuple[int, str, int]]) -> None:
+    """Settle reservations of runs (run, hold, cost): what each really cost; the rest is free again.
+
+    More than was reserved is spent all the same. So is what a copied run spends on a reservation that its original made: it
+    has none of its own.
+    """
+    known = {(row.run_id, row.key): row for row in tx.holds(sorted({run_id for run_id, _, _ in settled}))}
+    ends = []
+    for run_id, hold, cost in settled:
+        found = known.get((run_id, hold))
+        if found is None:
+            above = path(tx, tx.get_runs([run_id])[run_id])
+            found = HoldRow(run_id, hold, 0, Lost.SPENT, tuple(above))
+        ends.append((found, cost))
+    end(tx, ends)
 
 
 def end(tx: Tx, ends: Sequence[tuple[HoldRow, int]]) -> None:

@@ -205,6 +205,9 @@ def _carry(tx: Tx, winners: Sequence[Proposal], known: dict[int, StreamRow]) -> 
         tx.take_signals(taken)
     if rows:
         tx.add_rows(rows)
+    settles = [(p.run_id, hold, cost) for p in winners for hold, cost in p.settles]
+    if settles:
+        budgets.settle(tx, settles)
     spenders = sorted(p.run_id for p in winners if p.spends)
     if spenders:
         budgets.close(tx, spenders)

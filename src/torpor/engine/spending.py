@@ -93,11 +93,18 @@ def settle(tx: Tx, run_id: int, call: str, hold: str, cost: int) -> Inside:
 
     So is what a copied run spends on a reservation that its original made: it has none of its own.
     """
-    found = next((row for row in tx.holds([run_id]) if row.key == hold), None)
-    if found is None:
-        above = budgets.path(tx, tx.get_runs([run_id])[run_id])
-        found = HoldRow(run_id, hold, 0, Lost.SPENT, tuple(above))
-    budgets.end(tx, [(found, cost)])
+    budgets.settle(tx, [(run_id, hold, cost)])
+    return Inside([Entry(Kind.OUTCOME, call, _NOTHING)])
+
+
+def limit(tx: Tx, run_id: int, call: str, most: int) -> Inside:
+    """Give a run a budget of its own, unless it has one with a limit; a child's must fit below its parent's."""
+    run = tx.get_runs([run_id])[run_id]
+    own = tx.budgets_of([run_id]).get(run_id)
+    if own is None:
+        budgets.begin(tx, run, most)
+    elif own.most is None:
+        tx.limit_budgets([(own.id, most)])
     return Inside([Entry(Kind.OUTCOME, call, _NOTHING)])
 
 

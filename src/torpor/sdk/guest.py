@@ -22,14 +22,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakSet
 
+from torpor.clock import as_datetime
 from torpor.core.effect import Safety
 from torpor.core.replay import CallKind
+from torpor.sdk.asking import Answer
 from torpor.sdk.context import Context
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Coroutine
 
+    from torpor.sdk.context import Log
     from torpor.sdk.port import Kept, Port
     from torpor.sdk.steps import Definition
 
@@ -47,6 +50,21 @@ class GuestContext(Context):
         kind = CallKind.EFFECT if effect else CallKind.STEP
         number = self._promise(kind.name.lower(), definition.name)
         return self._call(number, kind, definition.name, values, definition, step_id, stubborn=effect)
+
+    def reserve(self, micros: int, step_id: str) -> Coroutine[Any, Any, Any]:
+        """Reserve micro-units of a dollar in every budget above this run, or wait for a person; return the `hold`'s record.
+
+        What is never settled is spent when the turn ends. Raises BudgetExceeded if a person says no.
+        """
+        values = {"micros": micros, "lost": "spent"}
+        return self._call(self._promise("budget.reserve", ""), CallKind.BUDGET, "reserve", values, step_id=step_id)
+
+    async def choose(self, question: str, choices: list[str], step_id: str) -> Answer[str]:
+        """Ask a person a question with choices, known by a name. As `Context.ask`."""
+        number = self._promise("ask", question)
+        values = {"title": question, "choices": choices}
+        said = await self._call(number, CallKind.ASK, "ask", values, step_id=step_id)
+        return Answer(**{**said, "at": as_datetime(said["at"])})
 
 
 class Guest:
@@ -73,6 +91,19 @@ class Guest:
     def kept(self) -> dict[str, Kept]:
         """What guests keep from turn to turn while the worker goes on with the run; it is ended when the run is put away."""
         return self._port.kept
+
+    @property
+    def log(self) -> Log:
+        """The author's log."""
+        return self._context.log
+
+    def now(self) -> int:
+        """Return the store's time as this worker knows it, in microseconds; not recorded."""
+        return self._port.now()
+
+    def has(self, kind: CallKind, name: str, step_id: str) -> bool:
+        """Whether an earlier stretch of this turn recorded the answer to a call."""
+        return self._port.has(kind, name, step_id)
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine outside and return what it returns. Called once, from the body; raises what it raises."""

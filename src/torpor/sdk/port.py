@@ -73,6 +73,9 @@ class Port(Protocol):
     def withdraw(self, request: Request) -> None:
         """Say that the code no longer waits for this call."""
 
+    def has(self, kind: CallKind, name: str, step_id: str) -> bool:
+        """Say whether an earlier stretch recorded the answer to a call that has a `step_id`."""
+
     def value(self, name: str, draw: Callable[[], Any]) -> Any:
         """Return the recorded value of this call, or draw one, to be recorded with the next commit."""
 

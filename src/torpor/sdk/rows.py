@@ -79,6 +79,19 @@ class Rows(Generic[T]):
             raise UsageError(_NOBODYS, hint="read them inside the flow that holds the state")
         return [*await source[1](source[0], self.kept - most, most), *new]
 
+    async def one(self, n: int) -> T:
+        """Return the element number n, from 0. Raises IndexError if there is none."""
+        if not 0 <= n < len(self):
+            message = f"there is no element {n} of {len(self)}"
+            raise IndexError(message)
+        if n >= self.kept:
+            return self._new[n - self.kept]
+        source: tuple[str, Fetch] | None = vars(self).get("_source")
+        if source is None:
+            raise UsageError(_NOBODYS, hint="read them inside the flow that holds the state")
+        element: T = (await source[1](source[0], n, 1))[0]
+        return element
+
     async def _read(self) -> AsyncIterator[T]:
         place = 0
         kept = self.kept

@@ -122,6 +122,14 @@ class Allowance:
         """Settle a reservation; use `Held.settle`."""
         return self._spend("settle", {"hold": hold, "micros": amount})
 
+    async def limit(self, amount: Decimal | str | int) -> None:
+        """Give this run a budget of its own, in dollars, unless it has one with a limit already.
+
+        One that does not fit below that of the run's parent is left out: the parent's holds. Raises UsageError for an amount
+        that is negative or no decimal.
+        """
+        await self._spend("limit", {"micros": micros_of(amount, "limit")})
+
     async def left(self) -> Decimal | None:
         """Return how many dollars may still be reserved, now; None if no budget above this run has a limit."""
         found = await self._spend("left", {})

@@ -44,6 +44,8 @@ class EffectContext:
     _secret: Callable[[str], str]
     voice: Voice = field(repr=False)
     """What `emit` speaks with: torpor's."""
+    settles: list[tuple[str, int]] = field(default_factory=list, repr=False)
+    """Reservations of money, and what each cost in micro-units: settled in the commit that records how this attempt ended."""
 
     def emit(self, part: object) -> None:
         """Put a text or a storable value into the run's stream, readable within moments (`torpor tail -f`).

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from torpor.sdk.port import Request
+    from torpor.sdk.steps import EffectContext
 
 
 class Stage(Enum):
@@ -32,3 +33,4 @@ class Call:
     stage: Stage = Stage.RUNNING
     intent_seq: int = 0
     running: asyncio.Future[Any] | None = None
+    context: EffectContext | None = None

@@ -111,6 +111,6 @@ async def _within(seconds: float, function: Callable[..., Any], args: Sequence[A
 def described(error: BaseException) -> dict[str, Any]:
     """Return what is kept of an exception: its class's name and its text, storable whatever it was."""
     if isinstance(error, TorporError):
-        hint = {"hint": error.hint} if error.hint else {}
-        return {"kind": type(error).__name__, "detail": error.message, **hint}
+        more = {name: said for name in ("hint", "said") if (said := getattr(error, name, None))}
+        return {"kind": type(error).__name__, "detail": error.message, **more}
     return {"kind": type(error).__name__, "detail": str(error)}

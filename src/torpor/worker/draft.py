@@ -31,6 +31,7 @@ class Draft:
         "not_before",
         "over",
         "replies",
+        "settles",
         "taken",
         "waits",
     )
@@ -46,6 +47,7 @@ class Draft:
         self.compensations: Sequence[NewCompensation] = ()
         self.dropped: Sequence[str] = ()
         self.replies: Sequence[NewReply] = ()
+        self.settles: Sequence[tuple[str, int]] = ()
         self.not_before = 0
         self.looked = False
 
@@ -62,6 +64,7 @@ class Draft:
             or self.dropped
             or self.not_before
             or self.replies
+            or self.settles
             or self.looked
         )
 
@@ -70,7 +73,7 @@ class Draft:
         proposal.waits, proposal.closes, proposal.over = self.waits, self.closes, self.over
         proposal.taken, proposal.messages, proposal.not_before = self.taken, self.messages, self.not_before
         proposal.compensations, proposal.dropped = self.compensations, self.dropped
-        proposal.replies, proposal.looked = self.replies, self.looked
+        proposal.replies, proposal.settles, proposal.looked = self.replies, self.settles, self.looked
 
     def before(self, later: Draft) -> Draft:
         """Return both in one; waits name their entry by its place, so those of the later one move along."""
@@ -84,6 +87,7 @@ class Draft:
         both.compensations = (*self.compensations, *later.compensations)
         both.dropped = (*self.dropped, *later.dropped)
         both.replies = (*self.replies, *later.replies)
+        both.settles = (*self.settles, *later.settles)
         both.not_before = max(self.not_before, later.not_before)
         both.looked = self.looked or later.looked
         return both
@@ -105,5 +109,6 @@ class Draft:
         """Return what must be kept of calls that ended, when nothing else may go on."""
         results = Draft([e for e in self.entries if e.kind in _RESULTS and e.key is not None])
         results.messages = [message for message in self.messages if not message.kind.spawns]  # theirs are among them
+        results.settles = self.settles
         results.looked = self.looked
         return results

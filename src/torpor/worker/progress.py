@@ -200,7 +200,7 @@ class Progress:
         definition = request.definition
         if definition is None:
             return
-        context = context_of(self._executor, call) if definition.takes_context else None
+        context = call.context = context_of(self._executor, call) if definition.takes_context else None
         self.attempts[request.key] = call.attempt
         done: Callable[[Any, BaseException | None], None] = partial(self._ended, call)
         trace, within = self._executor.trace, None
@@ -220,6 +220,8 @@ class Progress:
                 return  # it was cancelled and nobody waits for it any more
         else:
             call.stage = Stage.RECORDING
+        if call.context is not None and call.context.settles:
+            executor.commits.draft.settles = (*executor.commits.draft.settles, *call.context.settles)
         if error is None:
             self.succeeded(request, result, call.attempt)
         else:

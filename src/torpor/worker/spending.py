@@ -87,6 +87,8 @@ class Spending:
         run, values = self._executor.run.id, request.values
         if request.name == "left":
             return spending.left(tx, run, request.key)
+        if request.name == "limit":
+            return spending.limit(tx, run, request.key, int(values["micros"]))
         return spending.settle(tx, run, request.key, str(values["hold"]), int(values["micros"]))
 
     def _take(self, call: Call, *, waited: bool) -> None:

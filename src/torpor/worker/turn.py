@@ -101,6 +101,10 @@ class Turn:
         if not self.replaying and self.open.pop(request.key, None) is not None:
             self._executor.progress.withdrawn(request)
 
+    def has(self, kind: CallKind, name: str, step_id: str) -> bool:
+        """Whether an earlier stretch recorded the answer to a call that has a `step_id`."""
+        return self._replay.has(Call(kind, name, b"", step_id))
+
     def value(self, name: str, draw: Callable[[], Any]) -> Any:
         """Return a recorded value, or draw one and record it with the next commit."""
         asked = self._replay.ask(Call(CallKind.VALUE, name))
@@ -383,4 +387,5 @@ def _failure(name: str, recorded: dict[str, Any]) -> StepFailed | Interrupted | 
     attempts = int(recorded.get("attempts", 1))
     times = f" after {attempts} attempts" if attempts > 1 else ""
     hint = str(recorded.get("hint", ""))
-    return StepFailed(f"{name} failed{times}: {kind}: {detail}", kind=kind, detail=detail, hint=hint)
+    message = f"{name} failed{times}: {kind}: {detail}"
+    return StepFailed(message, kind=kind, detail=detail, hint=hint, said=recorded.get("said"))

@@ -1,0 +1,152 @@
+"""A tool call of an agent: asked about if that is declared, made once as its safety allows, paired with one result."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+from pydantic_ai import ToolDenied
+from pydantic_ai.exceptions import ToolFailed
+
+from torpor.agent import outcomes
+from torpor.agent.tools import enter
+from torpor.core.retry import RetryPolicy
+from torpor.sdk.steps import Definition
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from pydantic_ai import RunContext, ToolsetTool
+
+    from torpor.agent.durable import RecordedToolset
+    from torpor.core.effect import Safety
+    from torpor.sdk.asking import Approval
+    from torpor.sdk.steps import EffectContext
+
+
+def definition(
+    name: str, act: Callable[..., Awaitable[Any]], safety: Safety, timeout_seconds: float | None = None
+) -> Definition:
+    """Return the definition of a call that is made on the way. It acts with the context variables of whoever asks for it."""
+    here = contextvars.copy_context()
+
+    async def within(ctx: EffectContext, **args: Any) -> Any:
+        return await asyncio.get_running_loop().create_task(_coroutine(act(ctx, **args)), context=here)
+
+    return Definition(name, within, safety, RetryPolicy(), timeout_seconds, None, is_async=True, takes_context=True)
+
+
+async def _coroutine(awaited: Awaitable[Any]) -> Any:
+    return await awaited
+
+
+class Call:
+    """One tool call of a turn."""
+
+    def __init__(
+        self,
+        toolset: RecordedToolset,
+        name: str,
+        tool_args: dict[str, Any],
+        ctx: RunContext[Any],
+        tool: ToolsetTool[Any],
+    ) -> None:
+        """Know what is to be called."""
+        self._inner = toolset.wrapped
+        self._durable = toolset.durable
+        self._name = name
+        self._args = tool_args
+        self._shown = shown(tool_args)
+        self._ctx = ctx
+        self._tool = tool
+        self._told = ""
+        self._place = self._durable.place_of(name, ctx.tool_call_id)
+
+    async def settle(self) -> Any:
+        """Ask for consent if it is needed, and act once. Raises Interrupted, StepFailed."""
+        durable, approved = self._durable, False
+        if self._name in durable.asking or durable.declared.asks(self._name, self._shown):
+            denied = await self._consent()
+            if denied is not None:
+                return denied
+            approved = True
+        outcome = await self._act(self._place, approved=approved)
+        if outcomes.ASKS in outcome:  # the tool itself wants consent, now that it has seen what is asked of it
+            denied = await self._consent()
+            if denied is not None:
+                return denied
+            outcome = await self._act(f"{self._place} approved", approved=True)
+        return outcomes.given(outcome, self._told)
+
+    async def _consent(self) -> ToolDenied | None:
+        """Ask a person about exactly these arguments; take over what they edited. Returns what the model is told if not."""
+        title, shows, schema = f"{self._name}?", self._shown, self._tool.tool_def.parameters_json_schema
+        decision: Approval = await self._durable.guest.call(
+            lambda context: context.approval(title, show=shows, editable=True, schema=checkable(schema))
+        )
+        if not decision:
+            return ToolDenied(_refusal(self._name, decision))
+        if decision.edited:
+            self._edit(decision)
+        return None
+
+    def _edit(self, decision: Approval) -> None:
+        try:
+            self._args = self._tool.args_validator.validate_python(decision.value)
+        except ValidationError as error:
+            raise ToolFailed(
+                f"{decision.by} changed the arguments of {self._name} to what it does not take: {error}"
+            ) from error
+        self._told = changes(self._name, self._shown, decision.value, decision.by)
+        self._shown = dict(decision.value)
+
+    async def _act(self, place: str, *, approved: bool) -> dict[str, Any]:
+        """Run the tool once, as its safety allows."""
+        args, ctx = self._args, replace(self._ctx, tool_call_approved=approved or self._ctx.tool_call_approved)
+
+        async def act(call: EffectContext, **_shown: Any) -> dict[str, Any]:
+            enter(call)
+            return await outcomes.kept(self._inner.call_tool(self._name, args, ctx, self._tool))
+
+        declared = self._durable.declared
+        made = definition(self._name, act, declared.safety_of(self._name), declared.timeout_of(self._name))
+        values = {"args": [], "more": self._shown}
+        outcome: dict[str, Any] = await self._durable.guest.call(lambda context: context.perform(made, values, place))
+        return outcome
+
+
+def shown(args: Mapping[str, Any]) -> dict[str, Any]:
+    """Return arguments as people see them and as they are recorded."""
+    from pydantic_core import to_jsonable_python
+
+    found: dict[str, Any] = to_jsonable_python(dict(args), fallback=repr)
+    return found
+
+
+def checkable(schema: dict[str, Any]) -> dict[str, Any] | None:
+    """Return a tool's schema if torpor can check an edit against it; what it cannot, the tool's own validator will."""
+    from torpor.core.schema import unchecked
+
+    return schema if unchecked(schema) is None else None
+
+
+def _refusal(name: str, decision: Approval) -> str:
+    if decision.expired:
+        return f"Nobody approved this call of {name} in time. It was not made."
+    by = decision.by or "A person"
+    return f"{by} denied this call of {name}{because(decision.note)}. It was not made."
+
+
+def changes(name: str, before: Mapping[str, Any], after: Mapping[str, Any], by: str) -> str:
+    """Return what a person changed, for the model."""
+    fields = [field for field in {**before, **after} if before.get(field) != after.get(field)]
+    said = "; ".join(f"{field} from {before.get(field)!r} to {after.get(field)!r}" for field in fields)
+    return f"{by or 'A person'} changed {said or 'nothing'} before {name} ran. The result is of the changed call."
+
+
+def because(reason: str) -> str:
+    """Return a reason as it is put behind what happened."""
+    return f": {reason}" if reason else ""

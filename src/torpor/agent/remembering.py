@@ -1,0 +1,87 @@
+"""What a stretch begins from: the end of the conversation, as long as the window may need it, and what is pinned.
+
+Only that is read, so a stretch costs the same after fifty messages and after fifty thousand (G9). Messages are read in growing
+portions until the window has had one more than fits, so a window built here is the one that a worker would send that has the
+whole conversation in memory. What pydantic-ai gets begins with a request that stands for all that was left out; it is never
+sent (`durable.window_of`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse
+
+from torpor.agent.transcript import answered, read
+from torpor.agent.window import prompts_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pydantic_ai.messages import ToolCallPart
+
+    from torpor.agent.state import AgentState
+    from torpor.agent.window import Window
+
+FIRST_READ = 64
+MOST_READ = 4_096
+"""So many messages are read at most, whatever the window has room for."""
+_STANDS = {"torpor": "what was before"}
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """What an agent's loop begins with: `history` as pydantic-ai takes it, `before` messages that are not in it."""
+
+    history: Sequence[ModelMessage]
+    before: int = 0
+    pinned: dict[int, ModelMessage] = field(default_factory=dict)
+
+
+class _Taken:
+    """Messages, newest first, and whether somebody wanted more of them than there are."""
+
+    def __init__(self, messages: Sequence[ModelMessage]) -> None:
+        self._messages = messages
+        self.wanted_more = False
+
+    def __iter__(self) -> Iterator[ModelMessage]:
+        yield from reversed(self._messages)
+        self.wanted_more = True
+
+
+async def remember(state: AgentState, window: Window) -> Remembered:
+    """Read the end of a conversation. Called from the body, which reads rows."""
+    closed = len(state.messages)
+    tail = [read(one) for one in state.tail]
+    pinned: dict[int, ModelMessage] = {}
+    most = FIRST_READ
+    while True:
+        messages = [*map(read, await state.messages.last(most)), *tail]
+        before = closed + len(tail) - len(messages)
+        if before == 0:
+            return Remembered(answered(messages, _unknown))
+        for number in {0, state.said} - pinned.keys():
+            if number < before:
+                pinned[number] = read(await state.messages.one(number))
+        taken = _Taken(messages)
+        window.of(taken, closed + len(tail), pinned=pinned)
+        if not taken.wanted_more or most >= MOST_READ:
+            break
+        most *= 4
+    first = next((n for n, one in enumerate(messages) if isinstance(one, ModelResponse)), 0)
+    if before <= state.said < before + first:
+        pinned[state.said] = messages[state.said - before]
+    parts = [part for number in sorted(pinned) for part in prompts_of(pinned[number]).parts]
+    front = ModelRequest(parts=parts, timestamp=messages[first].timestamp, metadata=dict(_STANDS))
+    return Remembered([front, *answered(messages[first:], _unknown)], before + first, pinned)
+
+
+def stands(message: ModelMessage) -> bool:
+    """Whether a message stands for what is not there."""
+    return isinstance(message, ModelRequest) and message.metadata == _STANDS
+
+
+def _unknown(call: ToolCallPart) -> str:
+    return f"Nothing is known of what became of this call of {call.tool_name}."
