@@ -57,3 +57,8 @@ def forget(*scripts: Script) -> None:
     SEEN.clear()
     for script in scripts:
         script.requests.clear()
+
+
+def look(n: int) -> str:
+    """Look."""
+    return f"seen {n}"

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from pydantic_ai.models import Model, ModelRequestParameters
     from pydantic_ai.settings import ModelSettings
 
-    from torpor.agent.durable import Durable
+    from torpor.agent.conversation import Conversation
     from torpor.sdk.steps import EffectContext
 
 MODEL = "model"
@@ -83,10 +83,10 @@ class ModelTrouble(TorporError):
 class RecordedModel(WrapperModel):
     """A model whose answers are recorded, and streamed into the run's stream while they come."""
 
-    def __init__(self, wrapped: Model, durable: Durable) -> None:
+    def __init__(self, wrapped: Model, conversation: Conversation) -> None:
         """Wrap the model that serves this attempt."""
         super().__init__(wrapped)
-        self.durable = durable
+        self.conversation = conversation
 
     async def request(
         self,
@@ -126,18 +126,18 @@ class ModelCall:
         self.settings = settings
         self.parameters = parameters
         self._model = model
-        self._durable = model.durable
+        self._conversation = model.conversation
         self._messages = messages
         self._retried = 0
         self._cut = 0
 
     async def answer(self) -> ModelResponse:
         """Return the model's answer. Raises StepFailed if a person let it fail, BudgetExceeded, Interrupted."""
-        durable = self._durable
+        conversation = self._conversation
         while True:
-            place = durable.next_attempt()
+            place = conversation.next_attempt()
             await self._take_place()
-            sent = durable.window_of(self._messages)
+            sent = conversation.window_of(self._messages)
             lost, held = await self._reserve(place, sent)
             if lost or self._let_fail(place):
                 continue
@@ -146,22 +146,22 @@ class ModelCall:
             except StepFailed as failed:
                 await self._wait_out(failed, place, sent)
             else:
-                return durable.answered(_response(recorded))
+                return conversation.answered(_response(recorded))
 
     def _let_fail(self, place: str) -> bool:
         """Whether a person let this attempt fail and the run was started again since: the next one asks anew."""
-        guest = self._durable.guest
+        guest = self._conversation.guest
         return guest.has(CallKind.ASK, "ask", place) and not guest.has(CallKind.STEP, MODEL, place)
 
     async def _ask(self, place: str, sent: list[ModelMessage], held: tuple[str, int] | None) -> Any:
         made = definition(MODEL, self._act(sent, held), Safety.REPEATABLE)
-        return await self._durable.guest.call(lambda ctx: ctx.perform(made, {"args": []}, place))
+        return await self._conversation.guest.call(lambda ctx: ctx.perform(made, {"args": []}, place))
 
     async def _take_place(self) -> None:
         """Wait for a place in the model's rate bucket, if the agent's author declared a limit."""
-        most = self._durable.declared.calls_per_minute
+        most = self._conversation.declared.calls_per_minute
         if most is not None:
-            await self._durable.guest.call(lambda ctx: ctx.rate(self._bucket, limit=most, per=60, burst=most))
+            await self._conversation.guest.call(lambda ctx: ctx.rate(self._bucket, limit=most, per=60, burst=most))
 
     @property
     def _bucket(self) -> str:
@@ -171,7 +171,7 @@ class ModelCall:
 
     async def _reserve(self, place: str, sent: Sequence[ModelMessage]) -> tuple[bool, tuple[str, int] | None]:
         """Reserve what an attempt may cost. Returns whether it was made before and lost, and the hold with its amount."""
-        durable, guest = self._durable, self._durable.guest
+        conversation, guest = self._conversation, self._conversation.guest
         begun = guest.has(CallKind.BUDGET, "reserve", place)
         ended = guest.has(CallKind.STEP, MODEL, place)
         if ended and not begun:
@@ -179,12 +179,12 @@ class ModelCall:
         amount = 0
         if not begun:
             known = prices.estimate_of(self._model.wrapped, sent, self.settings, self.parameters)
-            if known is None and durable.asked_for_money:
+            if known is None and conversation.asked_for_money:
                 return False, None
             if known is None:
                 guest.log.info(prices.unknown(self._model.wrapped.model_name, self._model.wrapped.system))
             amount = known or 0
-        durable.asked_for_money = True
+        conversation.asked_for_money = True
         wanted = max(1, amount)
         found = await guest.call(lambda ctx: ctx.reserve(wanted, place))
         return begun and not ended, (str(found["hold"]), int(found["micros"]))
@@ -212,7 +212,7 @@ class ModelCall:
 
     def _respect_pause(self) -> None:
         """Refuse to ask a provider that said "not now" to this process and whose time has not come."""
-        left = _not_before.get(self._bucket, 0) - self._durable.guest.now()
+        left = _not_before.get(self._bucket, 0) - self._conversation.guest.now()
         if left > 0:
             raise _Paused(left / 1_000_000)
 
@@ -227,18 +227,18 @@ class ModelCall:
             spread=zlib.crc32(key.encode()) / 2**32,
         )
         if isinstance(verdict, trouble.Wait):
-            _not_before[verdict.bucket] = self._durable.guest.now() + micros(verdict.seconds)
+            _not_before[verdict.bucket] = self._conversation.guest.now() + micros(verdict.seconds)
         return verdict
 
     async def _wait_out(self, failed: StepFailed, place: str, sent: Sequence[ModelMessage]) -> None:
         """Do what must be done before the next attempt. Raises the failure if there is to be none."""
-        guest, said = self._durable.guest, failed.said
+        guest, said = self._conversation.guest, failed.said
         match said.get("verdict"):
             case "Retry" if self._retried < MOST_RETRIES:
                 self._retried += 1
                 await guest.call(lambda ctx: ctx.sleep(said["seconds"]))
             case "Wait":
-                if self._durable.declared.calls_per_minute is not None:
+                if self._conversation.declared.calls_per_minute is not None:
                     await guest.call(lambda ctx: ctx.rate_retry_after(said["bucket"], said["seconds"]))
                 await guest.call(lambda ctx: ctx.sleep(said["seconds"]))
             case "TooLong" if self._cut < MOST_CUTS and self._shorter(sent):
@@ -250,16 +250,16 @@ class ModelCall:
 
     def _shorter(self, sent: Sequence[ModelMessage]) -> bool:
         """Halve the window; return whether that makes what is sent smaller."""
-        before, window = weight(sent), self._durable.window
+        before, window = weight(sent), self._conversation.window
         smaller = replace(window, most_tokens=max(_LEAST_WINDOW, min(window.most_tokens, before) // 2))
-        self._durable.window = smaller
-        return weight(self._durable.window_of(self._messages)) < before
+        self._conversation.window = smaller
+        return weight(self._conversation.window_of(self._messages)) < before
 
     async def _ask_person(self, failed: StepFailed, place: str) -> None:
         """Let a person say whether to ask the model again."""
         hint = f" ({failed.hint})" if failed.hint else ""
-        question = f"{self._durable.declared.name} cannot ask its model: {failed.detail}{hint}. Again?"
-        answer = await self._durable.guest.call(lambda ctx: ctx.choose(question, [_AGAIN, _FAIL], place))
+        question = f"{self._conversation.declared.name} cannot ask its model: {failed.detail}{hint}. Again?"
+        answer = await self._conversation.guest.call(lambda ctx: ctx.choose(question, [_AGAIN, _FAIL], place))
         if answer.value != _AGAIN:
             raise failed
         self._retried = self._cut = 0

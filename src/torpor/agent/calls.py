@@ -19,9 +19,9 @@ from torpor.sdk.steps import Definition
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from pydantic_ai import RunContext, ToolsetTool
+    from pydantic_ai import AbstractToolset, RunContext, ToolsetTool
 
-    from torpor.agent.durable import RecordedToolset
+    from torpor.agent.conversation import Conversation
     from torpor.core.effect import Safety
     from torpor.sdk.asking import Approval
     from torpor.sdk.steps import EffectContext
@@ -48,27 +48,28 @@ class Call:
 
     def __init__(
         self,
-        toolset: RecordedToolset,
+        conversation: Conversation,
+        inner: AbstractToolset[Any],
         name: str,
         tool_args: dict[str, Any],
         ctx: RunContext[Any],
         tool: ToolsetTool[Any],
     ) -> None:
         """Know what is to be called."""
-        self._inner = toolset.wrapped
-        self._durable = toolset.durable
+        self._inner = inner
+        self._conversation = conversation
         self._name = name
         self._args = tool_args
         self._shown = shown(tool_args)
         self._ctx = ctx
         self._tool = tool
         self._told = ""
-        self._place = self._durable.place_of(name, ctx.tool_call_id)
+        self._place = self._conversation.place_of(name, ctx.tool_call_id)
 
     async def settle(self) -> Any:
         """Ask for consent if it is needed, and act once. Raises Interrupted, StepFailed."""
-        durable, approved = self._durable, False
-        if self._name in durable.asking or durable.declared.asks(self._name, self._shown):
+        conversation, approved = self._conversation, False
+        if self._name in conversation.asking or conversation.declared.asks(self._name, self._shown):
             denied = await self._consent()
             if denied is not None:
                 return denied
@@ -84,7 +85,7 @@ class Call:
     async def _consent(self) -> ToolDenied | None:
         """Ask a person about exactly these arguments; take over what they edited. Returns what the model is told if not."""
         title, shows, schema = f"{self._name}?", self._shown, self._tool.tool_def.parameters_json_schema
-        decision: Approval = await self._durable.guest.call(
+        decision: Approval = await self._conversation.guest.call(
             lambda context: context.approval(title, show=shows, editable=True, schema=checkable(schema))
         )
         if not decision:
@@ -111,10 +112,12 @@ class Call:
             enter(call)
             return await outcomes.kept(self._inner.call_tool(self._name, args, ctx, self._tool))
 
-        declared = self._durable.declared
+        declared = self._conversation.declared
         made = definition(self._name, act, declared.safety_of(self._name), declared.timeout_of(self._name))
         values = {"args": [], "more": self._shown}
-        outcome: dict[str, Any] = await self._durable.guest.call(lambda context: context.perform(made, values, place))
+        outcome: dict[str, Any] = await self._conversation.guest.call(
+            lambda context: context.perform(made, values, place)
+        )
         return outcome
 
 

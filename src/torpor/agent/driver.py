@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic_ai import RunUsage
 
 from torpor.agent import limits
-from torpor.agent.durable import speaks
+from torpor.agent.conversation import speaks
 from torpor.agent.remembering import remember
 from torpor.agent.state import AgentState
 from torpor.agent.stay import Played, Stay, model_of

@@ -10,66 +10,33 @@ really answered and what the tool really gave back.
 * **Consent** is asked of a person before the effect begins, about exactly these arguments (G10). Edited ones are what runs,
   and the model is told so.
 * Whatever happens to a call, the model gets exactly one result for it: that of the tool, or a sentence that says what is known.
-* **What is sent** is a window over the conversation (`agent.window`), the same wherever it is built.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from pydantic_ai import ModelResponse, WrapperToolset
+from pydantic_ai import WrapperToolset
 from pydantic_ai.capabilities import AbstractCapability, CapabilityOrdering
 from pydantic_ai.exceptions import ToolFailed
-from pydantic_ai.messages import ModelRequest, ToolCallPart, UserPromptPart
 
 from torpor.agent.asking import RecordedModel
 from torpor.agent.calls import Call, because
-from torpor.agent.remembering import stands
-from torpor.agent.transcript import named
-from torpor.agent.window import Window, tokens_of
-from torpor.errors import Interrupted, StepFailed, UsageError
+from torpor.errors import Interrupted, StepFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from pydantic_ai import AbstractToolset, RunContext, ToolsetTool
-    from pydantic_ai.messages import ModelMessage
     from pydantic_ai.models import Model
 
-    from torpor.agent.declared import Declared
-    from torpor.sdk.guest import Guest
+    from torpor.agent.conversation import Conversation
 
 
 @dataclass
 class Durable(AbstractCapability[Any]):
     """The way of an agent's loop into the journal, by the guest of the turn that is on."""
 
-    declared: Declared
-    window: Window
-    """What is sent: smaller for the rest of a stretch once a provider said that it is too long."""
-    before: int = 0
-    """How many messages the conversation has that the loop does not hold; a request stands for them then."""
-    pinned: Mapping[int, ModelMessage] = field(default_factory=dict)
-    """Messages from before that are always sent, by number."""
-    taken: set[str] = field(default_factory=set)
-    """Ids of tool calls that the conversation has already."""
-    positions: dict[str, int] = field(default_factory=dict)
-    """Where each tool call stands in the answer of this turn, by its id."""
-    asking: set[str] = field(default_factory=set)
-    """Tools whose author says, in pydantic-ai's own words, that a person must consent."""
-    interrupted: bool = False
-    """Whether a person interrupted a tool of this turn: the model goes on when somebody has said what now."""
-    asked_for_money: bool = False
-    """Whether a reservation was made in this stretch."""
-    guest: Guest = field(init=False)
-    turn: int = field(init=False, default=0)
-    _attempts: int = field(init=False, default=0)
-    _counted: dict[int, tuple[ModelMessage, int]] = field(init=False, default_factory=dict)
-
-    def enter(self, guest: Guest, turn: int) -> None:
-        """Begin a turn."""
-        self.guest, self.turn, self.interrupted, self._attempts = guest, turn, False, 0
+    conversation: Conversation
 
     def get_ordering(self) -> CapabilityOrdering:
         """Stand innermost."""
@@ -77,77 +44,24 @@ class Durable(AbstractCapability[Any]):
 
     def get_wrapper_model(self, model: Model) -> Model:
         """Record what the model answers."""
-        return RecordedModel(model, self)
+        return RecordedModel(model, self.conversation)
 
     def get_wrapper_toolset(self, toolset: AbstractToolset[Any]) -> AbstractToolset[Any]:
         """Record what tools give back."""
-        return RecordedToolset(toolset, self)
-
-    # models
-
-    def next_attempt(self) -> str:
-        """Return what the next attempt of a model call is known by in this turn."""
-        self._attempts += 1
-        return str(self._attempts)
-
-    def answered(self, response: ModelResponse) -> ModelResponse:
-        """Take an answer: give its calls ids of their own, and remember their places."""
-        response = named(response, self.turn, self.taken)
-        calls = [part for part in response.parts if isinstance(part, ToolCallPart)]
-        self.positions = {call.tool_call_id: n for n, call in enumerate(calls)}
-        return response
-
-    def window_of(self, messages: list[ModelMessage]) -> list[ModelMessage]:
-        """Return what is sent of the messages that the loop holds."""
-        held = messages[1:] if self.before and stands(messages[0]) else messages
-        pinned = dict(self.pinned) if self.before else {0: messages[0]}
-        for n in range(len(held) - 1, -1, -1):
-            if speaks(held[n]):
-                pinned[self.before + n] = held[n]
-                break
-        return self.window.of(reversed(held), self.before + len(held), pinned=pinned, tokens=self._tokens)
-
-    def _tokens(self, message: ModelMessage) -> int:
-        """Count a message once: the loop holds the same objects from turn to turn."""
-        known = self._counted.get(id(message))
-        if known is None or known[0] is not message:
-            if len(self._counted) > _MOST_COUNTED:
-                self._counted.clear()
-            known = self._counted[id(message)] = (message, tokens_of(message))
-        return known[1]
-
-    # tools
-
-    def place_of(self, name: str, tool_call_id: str | None) -> str:
-        """Return a tool call's place in the model's answer, which is what it is known by. Raises UsageError."""
-        place = self.positions.get(tool_call_id or "")
-        if place is None:
-            raise UsageError(
-                f"a call of {name} has the id {tool_call_id!r}, which the model's answer does not have",
-                hint="a capability or hook changed it: let it leave ids alone",
-            )
-        return str(place)
-
-
-_MOST_COUNTED = 20_000
-
-
-def speaks(message: ModelMessage) -> bool:
-    """Whether a message holds what a person said."""
-    return isinstance(message, ModelRequest) and any(isinstance(part, UserPromptPart) for part in message.parts)
+        return RecordedToolset(toolset, self.conversation)
 
 
 @dataclass
 class RecordedToolset(WrapperToolset[Any]):
     """An agent's tools, each call of which is asked about, recorded, and paired with one result."""
 
-    durable: Durable
+    conversation: Conversation
 
     async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
         """Return the tools; those that wait for consent are called like others, and ask then."""
         tools = await self.wrapped.get_tools(ctx)
         asking = {name: tool for name, tool in tools.items() if tool.tool_def.kind == "unapproved"}
-        self.durable.asking.update(asking)
+        self.conversation.asking.update(asking)
         plain = {name: replace(tool, tool_def=replace(tool.tool_def, kind="function")) for name, tool in asking.items()}
         return {**tools, **plain}
 
@@ -155,11 +69,11 @@ class RecordedToolset(WrapperToolset[Any]):
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
     ) -> Any:
         """Return what the tool gave back, of the journal or now."""
-        call = Call(self, name, tool_args, ctx, tool)
+        call = Call(self.conversation, self.wrapped, name, tool_args, ctx, tool)
         try:
             return await call.settle()
         except Interrupted as interrupted:
-            self.durable.interrupted = True
+            self.conversation.interrupted = True
             raise ToolFailed(f"A person interrupted this call{because(interrupted.reason)}.") from None
         except StepFailed as failed:
             raise ToolFailed(f"{name} failed: {failed.kind}: {failed.detail}") from None

@@ -3,7 +3,7 @@
 Only that is read, so a stretch costs the same after fifty messages and after fifty thousand (G9). Messages are read in growing
 portions until the window has had one more than fits, so a window built here is the one that a worker would send that has the
 whole conversation in memory. What pydantic-ai gets begins with a request that stands for all that was left out; it is never
-sent (`durable.window_of`).
+sent (`conversation.window_of`).
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ from pydantic_ai import CallToolsNode, ModelRequestNode, ModelResponse, RunUsage
 from pydantic_ai.messages import ToolCallPart
 from pydantic_graph import End
 
+from torpor.agent.conversation import Conversation
 from torpor.agent.durable import Durable
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ class Stay:
         declared, remembered = self._declared, self._remembered
         history = list(remembered.history)
         window = declared.window_for(model_of(declared.agent))
-        durable = Durable(declared, window, remembered.before, remembered.pinned, _ids(history))
+        conversation = Conversation(declared, window, remembered.before, remembered.pinned, _ids(history))
         async with declared.agent.iter(
             self._prompt,
             message_history=history or None,
@@ -108,14 +109,14 @@ class Stay:
             usage=self._usage,
             usage_limits=UsageLimits(request_limit=None),  # a life may be long; what bounds it is its budget
             conversation_id=self._run_id,
-            capabilities=[durable],
+            capabilities=[Durable(conversation)],
             infer_name=False,
         ) as run:
             node: Any = run.next_node
             while not isinstance(node, End):
                 guest, turn = await self._turn
                 self._turn = asyncio.get_running_loop().create_future()
-                durable.enter(guest, turn)
+                conversation.enter(guest, turn)
                 node = await _one_turn(run, node)
                 messages = run.all_messages()
                 self._length = len(messages)
@@ -125,7 +126,7 @@ class Stay:
                     self._hand_out(Played(closed, tail, run.usage, final=True, output=output))
                 else:
                     closed, tail = split([*messages, node.request])
-                    self._hand_out(Played(closed, tail, run.usage, final=False, interrupted=durable.interrupted))
+                    self._hand_out(Played(closed, tail, run.usage, final=False, interrupted=conversation.interrupted))
 
     def _hand_out(self, played: Played) -> None:
         if not self._played.done():
