@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from pydantic_ai import ModelResponse, TextPart, TextPartDelta
@@ -34,7 +33,7 @@ from torpor.agent import prices, trouble
 from torpor.agent.calls import definition
 from torpor.agent.transcript import read, stored
 from torpor.agent.window import weight
-from torpor.clock import micros
+from torpor.clock import as_datetime, micros
 from torpor.core.effect import Safety
 from torpor.core.replay import CallKind
 from torpor.errors import StepFailed, TorporError
@@ -221,7 +220,7 @@ class ModelCall:
             return trouble.Wait(error.seconds, self._bucket, f"{self._bucket} asked to be left alone")
         verdict = trouble.sort(
             error,
-            datetime.now(UTC),
+            as_datetime(self._conversation.guest.now()),
             provider=self._model.wrapped.system,
             attempt=self._retried + 1,
             spread=zlib.crc32(key.encode()) / 2**32,
