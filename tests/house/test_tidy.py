@@ -61,7 +61,7 @@ ONE_ROOM = {
 NOWHERE = ("fastapi",)
 """Packages whose rooms do not exist."""
 
-MODEL_ROOMS = ("src/torpor/agent/", "src/torpor/testing/")
+MODEL_ROOMS = ("src/torpor/agent/", "src/torpor/demo/agent/", "src/torpor/testing/")
 """The rooms that may import pydantic_ai."""
 
 FACE_USERS = frozenset({"__init__", "bench", "cli", "demo"})

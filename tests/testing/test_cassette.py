@@ -193,6 +193,14 @@ def test_what_is_not_on_the_tape_is_explained(tape: Path, changed: dict[str, Any
     assert 'Cassette("tea.jsonl", MODEL)' in caught.value.hint
 
 
+def test_what_is_offered_may_be_left_out_of_account(tape: Path) -> None:
+    """A tape serves an agent whose instructions or tools have changed, if its author says so; the messages still count."""
+    result = ran(agent_of(Cassette(tape, strict=False), instructions="Be kind."), "What does tea cost?")
+    assert result.output == "Tea costs 3, coffee 6."
+    with pytest.raises(UsageError, match="message 3 differs first"):
+        ran(agent_of(Cassette(tape, strict=False), offset=1), "What does tea cost?")
+
+
 def test_a_request_beyond_the_tape_is_explained(tape: Path) -> None:
     """What goes on after it, before it, or was never recorded."""
     first = ran(agent_of(Cassette(tape)), "What does tea cost?")

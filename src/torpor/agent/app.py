@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from torpor.agent.limits import REPEATS, Budget
 from torpor.core.checkpoint import KEEP_CHECKPOINTS
@@ -19,11 +19,25 @@ if TYPE_CHECKING:
     from torpor.core.effect import Safety
     from torpor.sdk.context import Context
 
+F = TypeVar("F", bound="Callable[..., Any]")
 OutputT = TypeVar("OutputT")
 
 
 class App(sdk.App):
     """Your programs. `@app.flow`, `@app.step`, `@app.effect`, `app.agent`; give it to `torpor dev FILE.py` or `torpor.run`."""
+
+    @overload
+    def tool(self, function: F, /) -> F: ...
+
+    @overload
+    def tool(
+        self,
+        /,
+        *,
+        safety: Safety | str = ...,
+        approve: Approve = ...,
+        timeout: float | timedelta | None = ...,
+    ) -> Callable[[F], F]: ...
 
     def tool(
         self,
@@ -60,6 +74,7 @@ class App(sdk.App):
         window: int | None = None,
         watchdog: int | None = REPEATS,
         calls_per_minute: int | None = None,
+        trust_hints: bool = False,
         version: int = 1,
         keep_checkpoints: int = KEEP_CHECKPOINTS,
     ) -> Callable[[Context, Any], Coroutine[Any, Any, OutputT]]:
@@ -73,7 +88,10 @@ class App(sdk.App):
 
         `budget` is what a run may use before a person is asked. `window` is how many tokens of messages a model call sends at
         most; without it, 70 % of what the model is known to take. After `watchdog` equal turns a person is asked whether it
-        should go on; None: never. `calls_per_minute` bounds how often all runs and workers ask this model. Raises UsageError.
+        should go on; None: never. `calls_per_minute` bounds how often all runs and workers ask this model.
+
+        With `trust_hints` an MCP server's word counts for tools that nothing is declared of: `readOnlyHint` makes one
+        repeatable, `idempotentHint` keyed; whether a person is asked it never decides. Raises UsageError.
         """
         from torpor.agent.declared import Declared
         from torpor.agent.driver import program
@@ -98,6 +116,7 @@ class App(sdk.App):
             None if window is None else Window(window),
             None if watchdog is None else Watchdog(watchdog),
             calls_per_minute,
+            trust_hints,
         )
         turn = program(declared)
         self.flow(name=name, version=version, keep_checkpoints=keep_checkpoints)(turn)

@@ -113,7 +113,8 @@ class Call:
             return await outcomes.kept(self._inner.call_tool(self._name, args, ctx, self._tool))
 
         declared = self._conversation.declared
-        made = definition(self._name, act, declared.safety_of(self._name), declared.timeout_of(self._name))
+        safety = declared.safety_of(self._name, self._tool.tool_def.metadata)
+        made = definition(self._name, act, safety, declared.timeout_of(self._name))
         values = {"args": [], "more": self._shown}
         outcome: dict[str, Any] = await self._conversation.guest.call(
             lambda context: context.perform(made, values, place)

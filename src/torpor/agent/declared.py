@@ -26,6 +26,16 @@ UNKNOWN_WINDOW = 100_000
 """How many tokens are sent at most to a model of which nobody knows what it takes."""
 
 
+def hinted(metadata: Mapping[str, Any] | None) -> Safety | None:
+    """Return what an MCP server's hints make of a tool: one that only reads is repeatable, an idempotent one keyed."""
+    hints = (metadata or {}).get("annotations")
+    if not isinstance(hints, Mapping):
+        return None
+    if hints.get("readOnlyHint") is True:
+        return Safety.REPEATABLE
+    return Safety.KEYED if hints.get("idempotentHint") is True else None
+
+
 @dataclass(frozen=True, slots=True)
 class Declared:
     """An agent as `app.agent` registered it."""
@@ -43,16 +53,24 @@ class Declared:
     """What is sent at most; None: a share of what the model takes."""
     watchdog: Watchdog | None = field(default_factory=Watchdog)
     calls_per_minute: int | None = None
+    trust_hints: bool = False
 
     def window_for(self, model: Any) -> Window:
         """Return what is sent at most to a model: as declared, else a share of what it is known to take."""
         known = None if self.window is not None or model is None else prices.most_input(model)
         return self.window or Window(known or UNKNOWN_WINDOW)
 
-    def safety_of(self, tool: str) -> Safety:
-        """Return what may be done with a call whose outcome is not known; `once` unless something is declared."""
+    def safety_of(self, tool: str, metadata: Mapping[str, Any] | None = None) -> Safety:
+        """Return what may be done with a call whose outcome is not known; `once` unless something is declared.
+
+        `metadata` is the tool's, as pydantic-ai has it: with `trust_hints` what its MCP server says of it is believed, where
+        the author has said nothing.
+        """
         known = self.tools.get(tool)
-        return self.safety.get(tool, known.safety if known is not None else Safety.ONCE)
+        said = self.safety.get(tool, known.safety if known is not None else None)
+        if said is None and self.trust_hints:
+            said = hinted(metadata)
+        return Safety.ONCE if said is None else said
 
     def asks(self, tool: str, args: Mapping[str, Any]) -> bool:
         """Whether a call needs a person's consent, as the author declared it. Raises what the author's function raises."""

@@ -115,18 +115,36 @@ def bench(  # noqa: PLR0913, PLR0917 - one for each option
 
 def demo(
     path: Annotated[
-        str | None, typer.Argument(metavar="FOLDER", help="The folder to audit. [torpor's own source]")
+        str | None,
+        typer.Argument(
+            metavar="FOLDER",
+            help="The folder to audit, or the word `agent`: an agent mends a repository. [torpor's own source]",
+        ),
     ] = None,
     store: Own = None,
     as_json: Json = False,
+    sweep: Annotated[bool, typer.Option("--sweep", help="agent: die at every point there is, and compare.")] = False,
+    every: Annotated[int, typer.Option("--every", help="agent: with --sweep, at each so many-th point only.")] = 1,
+    model: Annotated[
+        str, typer.Option("--model", metavar="NAME", help="agent: ask openai:gpt-5-mini, say, instead of a tape.")
+    ] = "",
+    ask: Annotated[bool, typer.Option("--ask", help="agent: you approve the commit, or deny it.")] = False,
 ) -> None:
     """Kill and freeze workers, and prove that nothing repeated.
 
     It audits a folder on three workers; one is killed in the middle of an effect, one is frozen past its lease.
+    `torpor demo agent` has an agent mend a git repository meanwhile, through an MCP server, with a person's consent.
     """
+    url = None if store == "sqlite" else store
+    if path == "agent":
+        from torpor.demo.agent.run import command as mend
+
+        raise typer.Exit(mend(store=url, json=as_json, sweep=sweep, every=every, model=model, ask=ask))
+    if sweep or model or ask or every != 1:
+        raise UsageError("--sweep, --every, --model and --ask are the agent's", hint="torpor demo agent --sweep")
     from torpor.demo.run import command
 
-    raise typer.Exit(command(path, store=None if store == "sqlite" else store, json=as_json))
+    raise typer.Exit(command(path, store=url, json=as_json))
 
 
 def completion(shell: Annotated[str, typer.Argument(help="bash, zsh or fish.")]) -> None:

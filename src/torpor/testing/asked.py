@@ -80,13 +80,13 @@ def _offer(messages: Sequence[ModelMessage], parameters: ModelRequestParameters)
     if said is None:
         newest = takewhile(lambda one: not isinstance(one, ModelResponse), reversed(messages))
         said = next((one.instructions for one in newest if isinstance(one, ModelRequest) and one.instructions), None)
-    output: dict[str, Any] = {"mode": parameters.output_mode, "text": parameters.allow_text_output}
-    if parameters.output_object is not None:
-        output["schema"] = parameters.output_object.json_schema
+    output: Any = dict(_tools(parameters.output_tools))
+    if parameters.output_object is not None:  # how it is asked for, pydantic-ai settles in the course of a run
+        output = parameters.output_object.json_schema
     found: dict[str, Any] = {
         "instructions": said or "",
         "tools": dict(_tools(parameters.function_tools)),
-        "output": {**output, "tools": dict(_tools(parameters.output_tools))},
+        "output": output,
     }
     if parameters.native_tools:
         found["native_tools"] = sorted(tool.kind for tool in parameters.native_tools)

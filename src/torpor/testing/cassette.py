@@ -46,15 +46,21 @@ class Cassette(WrapperModel):
     """A model that records another one, or replays what was recorded. See the top of this file."""
 
     def __init__(
-        self, path: str | os.PathLike[str], model: Model | KnownModelName | str | None = None, *, note: str = ""
+        self,
+        path: str | os.PathLike[str],
+        model: Model | KnownModelName | str | None = None,
+        *,
+        note: str = "",
+        strict: bool = True,
     ) -> None:
         """Replay the tape at `path`, or record to it what `model` answers. `note` is written into a new tape's first line.
 
-        Raises UsageError: there is no tape to replay, or it is broken, or of another version.
+        With `strict=False` a request is found by its messages alone: instructions and tools may be others than were
+        recorded. Raises UsageError: there is no tape to replay, or it is broken, or of another version.
         """
         place = Path(path).absolute()
         self._recorder: Recorder | None = None
-        super().__init__(model if model is not None else Replaying(load(place)))
+        super().__init__(model if model is not None else Replaying(load(place), strict=strict))
         if model is not None:
             name = f"{self.wrapped.system}:{self.wrapped.model_name}"
             self._recorder = Recorder(place, model=name, profile=_plain(self.wrapped), note=note)
@@ -102,10 +108,11 @@ class Cassette(WrapperModel):
 class Replaying(Model):
     """The model that a tape stands for."""
 
-    def __init__(self, tape: Tape) -> None:
+    def __init__(self, tape: Tape, *, strict: bool = True) -> None:
         """Answer from a tape."""
         super().__init__(profile=cast("ModelProfile", tape.profile))
         self.tape = tape
+        self._strict = strict
 
     @property
     def system(self) -> str:
@@ -144,7 +151,7 @@ class Replaying(Model):
 
     def _answer(self, messages: list[ModelMessage], parameters: ModelRequestParameters) -> ModelResponse:
         asked = asked_of(messages, parameters)
-        found = self.tape.find(asked)
+        found = self.tape.find(asked, strict=self._strict)
         if found is not None:
             return found.answer
         place = self.tape.path

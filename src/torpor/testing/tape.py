@@ -60,11 +60,16 @@ class Tape:
     note: str = ""
     offers: dict[str, dict[str, Any]] = field(default_factory=dict)
     exchanges: list[Exchange] = field(default_factory=list)
-    _known: dict[tuple[str, tuple[str, ...]], Exchange] = field(default_factory=dict)
+    _known: dict[tuple[str, ...], Exchange] = field(default_factory=dict)
+    _said: dict[tuple[str, ...], Exchange] = field(default_factory=dict)
 
-    def find(self, asked: Asked) -> Exchange | None:
-        """Return the exchange with an equal request; the last one, if it was recorded several times."""
-        return self._known.get((asked.offered, asked.messages))
+    def find(self, asked: Asked, *, strict: bool = True) -> Exchange | None:
+        """Return the exchange with an equal request; the last one, if it was recorded several times.
+
+        If not `strict`, equal messages do, whatever the model is offered.
+        """
+        found = self._known.get((asked.offered, *asked.messages))
+        return found if found is not None or strict else self._said.get(asked.messages)
 
     def add(self, number: int, line: dict[str, Any]) -> None:
         """Take in a line. Raises UsageError for what is none."""
@@ -77,7 +82,7 @@ class Tape:
                     raise UsageError("its answer is a request")
                 one = Exchange(number, tuple(line["asked"]), line["offer"], tuple(line["messages"]), answer)
                 self.exchanges.append(one)
-                self._known[one.offered, one.messages] = one
+                self._known[one.offered, *one.messages] = self._said[one.messages] = one
             else:
                 self.offers[line["offer"]] = {name: value for name, value in line.items() if name != "offer"}
         except (KeyError, TypeError, StoreError, UsageError) as error:
