@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from pydantic_ai.messages import BinaryContent, ModelRequest, ToolCallPart
 
 from tests.agent.conversations import answer, call, drawn, gave, turns
-from torpor.agent.limits import REPEATS
 from torpor.agent.watchdog import Recent, Seen, Watchdog, seen
 from torpor.errors import UsageError
 from torpor.store.values import decode, encode
@@ -21,12 +20,15 @@ if TYPE_CHECKING:
 Turn = list[Seen]
 
 
+LIMIT = 5
+
+
 def one(name: str = "status", args: str = "{}", outcome: str = "the same", *, failed: bool = False) -> Turn:
     """Return a turn with one call."""
     return [Seen(name, args, outcome, failed)]
 
 
-def found(made: Callable[[int], Turn], most: int = 60, limit: int = REPEATS) -> tuple[int, str]:
+def found(made: Callable[[int], Turn], most: int = 60, limit: int = LIMIT) -> tuple[int, str]:
     """Return after how many turns something was found, and what; each turn on another worker, from what was stored."""
     recent = Recent()
     for number in range(most):
@@ -47,21 +49,21 @@ def test_a_poll_that_progresses_is_left_alone() -> None:
 def test_equal_calls_with_equal_answers_are_found() -> None:
     """The same call with the same answer is a loop after as many as were set (C23 b)."""
     count, reason = found(lambda _: one())
-    assert count == REPEATS
+    assert count == LIMIT
     assert reason == "status: called 5 times with equal arguments, and the answer was the same each time"
 
 
 def test_two_calls_in_rotation_are_found() -> None:
     """A, B, A, B without anything new is a loop (C23 c)."""
     count, reason = found(lambda n: one(("read", "list")[n % 2]))
-    assert count == 2 * REPEATS
+    assert count == 2 * LIMIT
     assert "read, then list" in reason
 
 
 def test_three_calls_in_rotation_are_found() -> None:
     """So is a round of three."""
     count, reason = found(lambda n: one(("read", "list", "write")[n % 3]))
-    assert count == 3 * REPEATS
+    assert count == 3 * LIMIT
     assert "read, then list, then write" in reason
 
 
@@ -74,14 +76,14 @@ def test_a_rotation_in_which_something_changes_is_left_alone() -> None:
 def test_an_error_that_repeats_is_found() -> None:
     """One tool that fails the same way, whatever it is called with, is a loop (C23 d)."""
     count, reason = found(lambda n: one("send", f"{n}", "503: try later", failed=True))
-    assert count == REPEATS
+    assert count == LIMIT
     assert reason == "send: failed 5 times in a row with the same error: 503: try later"
 
 
 def test_other_calls_in_between_do_not_hide_it() -> None:
     """The tool's own calls count, and what else happened does not."""
     count, reason = found(lambda n: one("send", f"{n}", "503", failed=True) if n % 2 else one("read", outcome=f"{n}"))
-    assert count == 2 * REPEATS
+    assert count == 2 * LIMIT
     assert reason.startswith("send")
 
 
@@ -94,8 +96,8 @@ def test_a_success_ends_a_row_of_errors() -> None:
 def test_many_calls_of_one_answer_are_one_turn() -> None:
     """A model that asks for five equal things at once has not repeated anything yet."""
     assert found(lambda n: one(outcome=f"{n}") * 6)[1] == ""
-    assert found(lambda n: one("send", f"{n}", "503", failed=True) * 6)[0] == REPEATS
-    assert found(lambda _: one() * 6)[0] == REPEATS
+    assert found(lambda n: one("send", f"{n}", "503", failed=True) * 6)[0] == LIMIT
+    assert found(lambda _: one() * 6)[0] == LIMIT
 
 
 def test_a_mixed_turn_is_progress_if_one_part_is() -> None:
@@ -105,7 +107,7 @@ def test_a_mixed_turn_is_progress_if_one_part_is() -> None:
 
 def test_a_word_to_a_person_begins_anew() -> None:
     """A turn without calls ends the row: somebody was told something."""
-    assert found(lambda n: [] if n % REPEATS == REPEATS - 1 else one(failed=True))[1] == ""
+    assert found(lambda n: [] if n % LIMIT == LIMIT - 1 else one(failed=True))[1] == ""
 
 
 def test_a_person_may_let_it_go_on() -> None:
@@ -176,12 +178,12 @@ def test_files_tell_answers_apart() -> None:
 
 def test_a_real_conversation_is_watched() -> None:
     """From messages to a reason, turn by turn."""
-    history = turns(REPEATS, "the same page")
-    recent, dog = Recent(), Watchdog()
+    history = turns(LIMIT, "the same page")
+    recent, dog = Recent(), Watchdog(LIMIT)
     for message in history:
         for part in message.parts:
             if isinstance(part, ToolCallPart):
                 part.args = {"page": 1}
     told = [dog.look(recent, seen(history[n : n + 2])) for n in range(1, len(history), 2)]
-    assert told[:-1] == [""] * (REPEATS - 1)
+    assert told[:-1] == [""] * (LIMIT - 1)
     assert told[-1].startswith("read: called 5 times")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from torpor.agent.limits import REPEATS, Budget
 from torpor.core.checkpoint import KEEP_CHECKPOINTS
 from torpor.errors import UsageError
 from torpor.sdk import app as sdk
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
     from pydantic_ai import Agent
 
     from torpor.agent.declared import Approve
+    from torpor.agent.limits import Budget
     from torpor.core.effect import Safety
     from torpor.sdk.context import Context
 
@@ -72,7 +72,7 @@ class App(sdk.App):
         conversation: bool = False,
         budget: Budget | None = None,
         window: int | None = None,
-        watchdog: int | None = REPEATS,
+        watchdog: int | None = 5,
         calls_per_minute: int | None = None,
         trust_hints: bool = False,
         version: int = 1,
@@ -95,6 +95,7 @@ class App(sdk.App):
         """
         from torpor.agent.declared import Declared
         from torpor.agent.driver import program
+        from torpor.agent.limits import Budget
         from torpor.agent.tools import declared_of, safety_of
         from torpor.agent.watchdog import Watchdog
         from torpor.agent.window import Window

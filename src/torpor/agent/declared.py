@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from torpor.agent import prices
 from torpor.agent.limits import Budget
-from torpor.agent.watchdog import Watchdog
 from torpor.agent.window import Window
 from torpor.core.effect import Safety
 
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     from pydantic_ai import Agent
 
     from torpor.agent.tools import Tool
+    from torpor.agent.watchdog import Watchdog
 
 Approve = bool | Callable[..., bool]
 """Whether a call needs a person: always, never, or what a function of its arguments says."""
@@ -51,7 +51,7 @@ class Declared:
     budget: Budget = field(default_factory=Budget)
     window: Window | None = None
     """What is sent at most; None: a share of what the model takes."""
-    watchdog: Watchdog | None = field(default_factory=Watchdog)
+    watchdog: Watchdog | None = None
     calls_per_minute: int | None = None
     trust_hints: bool = False
 

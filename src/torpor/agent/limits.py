@@ -23,10 +23,6 @@ if TYPE_CHECKING:
     from torpor.sdk.context import Context
 
 
-REPEATS = 5
-"""After so many equal turns an agent is taken to be stuck (`agent.watchdog`)."""
-
-
 @dataclass(frozen=True, slots=True)
 class Budget:
     """What a run of an agent may use; what is None has no limit.

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from pydantic_ai.messages import ERROR_OUTCOMES, ModelRequest, ModelResponse, ToolCallPart, ToolReturnPart
 from pydantic_core import from_json, to_json
 
-from torpor.agent.limits import REPEATS
 from torpor.errors import UsageError
 
 if TYPE_CHECKING:
@@ -58,7 +57,7 @@ class Recent:
 class Watchdog:
     """Finds loops. `limit` is how often the same must come."""
 
-    limit: int = REPEATS
+    limit: int
 
     def __post_init__(self) -> None:
         """Refuse a limit at which the first call would be a loop."""
