@@ -74,7 +74,8 @@ class Guest:
         """Belong to the turn of a context."""
         self._port: Port = context.port
         self._context = GuestContext(self._port)
-        self._waiting = 0
+        self._asked: set[asyncio.Future[Any]] = set()
+        """What it waits for."""
         self._known: WeakSet[asyncio.Task[Any]] = WeakSet()
         self._working: set[asyncio.Task[Any]] = set()
         """Its tasks that were given an answer, and have neither ended nor asked for more."""
@@ -85,7 +86,7 @@ class Guest:
 
         A task that asks for the first time was begun by one that was given an answer, and which now waits for it.
         """
-        return self._waiting == 0 or bool(self._working)
+        return bool(self._working) or all(answer.done() for answer in self._asked)
 
     @property
     def kept(self) -> dict[str, Kept]:
@@ -125,9 +126,9 @@ class Guest:
         elif asker is not None:
             self._known.add(asker)
             self._working.clear()
-        self._waiting += 1
+        self._asked.add(answer)
         self._port.enter(partial(self._begin, make, answer, began, asker))
-        answer.add_done_callback(partial(self._given_up, began))
+        answer.add_done_callback(partial(self._over, began))
         return await answer
 
     def _begin(
@@ -149,7 +150,6 @@ class Guest:
         error = None if task.cancelled() else task.exception()
         if answer.done():
             return
-        self._waiting -= 1
         if asker is not None and not asker.done():
             self._working.add(asker)
             asker.add_done_callback(self._ended)
@@ -165,10 +165,10 @@ class Guest:
             self._working.discard(asker)
             self._port.enter(_look_again)
 
-    def _given_up(self, began: list[asyncio.Task[Any]], answer: asyncio.Future[Any]) -> None:
-        """Withdraw what was made if the guest stopped waiting for it."""
-        if answer.cancelled() and not (began and began[0].done()):
-            self._waiting -= 1
+    def _over(self, began: list[asyncio.Task[Any]], answer: asyncio.Future[Any]) -> None:
+        """Wait for it no more; withdraw what was made if the guest stopped waiting."""
+        self._asked.discard(answer)
+        if answer.cancelled():
             self._port.enter(partial(_withdraw, began))
 
 

@@ -30,8 +30,8 @@ class Guests:
 
     @property
     def busy(self) -> bool:
-        """Whether one does something of its own."""
-        return any(guest.busy for guest in self._going.values())
+        """Whether one does something of its own, or has made a call that the body's loop has not taken yet."""
+        return self._called or any(guest.busy for guest in self._going.values())
 
     def begin(self, body: FlowLoop, guest: Guest, work: Coroutine[Any, Any, Any]) -> asyncio.Future[Any]:
         """Start a guest; what it returns or raises settles a future of the body's loop."""
