@@ -11,6 +11,7 @@ import pytest
 
 from torpor import App, Conflict, Context, EffectContext, NeedsPerson, NotFound, RunCancelled, UsageError, days, seconds
 from torpor.testing import Clock, Lab, Place, Run
+from torpor.testing.mortal import OWNER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -37,6 +38,35 @@ async def tidy() -> str:
         raise
     finally:
         TRACES.append("finally")
+
+
+@app.step
+async def half_begun() -> str:
+    """Start a task that is to await something it was given; the first time the worker dies before that begins."""
+
+    async def given() -> str:
+        return "begun"
+
+    def start() -> asyncio.Task[str]:
+        promised = given()
+
+        async def later() -> str:
+            return await promised
+
+        return asyncio.create_task(later())
+
+    going = start()
+    life = OWNER.get()
+    if not TRACES and life is not None:
+        TRACES.append("killed")
+        life.now()
+    return await going
+
+
+@app.flow
+async def begins(ctx: Context) -> str:
+    """Run the step that begins something."""
+    return await ctx.step(half_begun)
 
 
 @app.effect(safety="keyed")
@@ -95,6 +125,19 @@ def test_a_killed_worker_leaves_no_trace() -> None:
     within(check)
     gc.collect()
     assert TRACES == ["begun", "begun", "finally", "flow's finally"]
+
+
+def test_what_a_killed_worker_never_began_is_forgotten() -> None:
+    """Nobody hears of a coroutine that was made, handed on, and never awaited."""
+
+    async def check(lab: Lab) -> None:
+        run = await lab.start(begins)
+        assert await lab.result(run) == "begun"
+        assert lab.deaths == 1
+        gc.collect()
+
+    within(check)
+    gc.collect()
 
 
 def test_settle_says_what_still_runs() -> None:
@@ -243,7 +286,7 @@ def test_a_store_needs_its_clock(store: Store, moment: Moment) -> None:
         assert await lab.result(run) is False
 
     within(check, store=store, clock=moment)
-    assert store.transact_now(lambda tx: len(tx.programs())) == 2
+    assert store.transact_now(lambda tx: len(tx.programs())) == 3
 
 
 def test_what_a_lab_refuses() -> None:

@@ -111,6 +111,17 @@ _BODIES: list[Coroutine[Any, Any, Any]] = []
 """Bodies of killed coroutines, kept for good: to forget one would run its `finally` blocks."""
 
 
+def _forget(body: object) -> bool:
+    """Close a coroutine that never began, and those it was to await: none has a `finally` to run. False: it began."""
+    if not inspect.iscoroutine(body) or inspect.getcoroutinestate(body) != inspect.CORO_CREATED:
+        return False
+    held = [] if body.cr_frame is None else list(body.cr_frame.f_locals.values())
+    body.close()
+    for one in held:
+        _forget(one)
+    return True
+
+
 class _Mortal(Coroutine[Any, Any, T]):
     """A coroutine that stands still once its life is over."""
 
@@ -138,9 +149,7 @@ class _Mortal(Coroutine[Any, Any, T]):
 
     def _stand_still(self) -> Any:
         if self._life.buried:
-            if inspect.iscoroutine(self._body) and inspect.getcoroutinestate(self._body) == inspect.CORO_CREATED:
-                self._body.close()
-            else:
+            if not _forget(self._body):
                 _BODIES.append(self._body)
             raise asyncio.CancelledError
         never: Any = asyncio.get_running_loop().create_future()
