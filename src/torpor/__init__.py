@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from torpor.agent.app import App as App
     from torpor.agent.limits import Budget as Budget
+    from torpor.agent.plan import Milestone as Milestone
+    from torpor.agent.plan import Plan as Plan
     from torpor.agent.tools import ToolContext as ToolContext
     from torpor.agent.tools import tool_context as tool_context
     from torpor.client import Client as Client
@@ -31,9 +33,9 @@ if TYPE_CHECKING:
     from torpor.errors import TorporError as TorporError
     from torpor.errors import UsageError as UsageError
     from torpor.runtime import run as run
+    from torpor.sdk.again import Again as Again
     from torpor.sdk.asking import Answer as Answer
     from torpor.sdk.asking import Approval as Approval
-    from torpor.sdk.context import Again as Again
     from torpor.sdk.context import Context as Context
     from torpor.sdk.context import days as days
     from torpor.sdk.context import hours as hours
@@ -59,10 +61,12 @@ _PLACES = {
     "run": "torpor.runtime",
     "App": "torpor.agent.app",
     "Budget": "torpor.agent.limits",
+    **dict.fromkeys(("Milestone", "Plan"), "torpor.agent.plan"),
     **dict.fromkeys(("ToolContext", "tool_context"), "torpor.agent.tools"),
     "Retention": "torpor.sdk.keeping",
     "Rows": "torpor.sdk.rows",
-    **dict.fromkeys(("Again", "Context", "days", "hours", "minutes", "seconds"), "torpor.sdk.context"),
+    "Again": "torpor.sdk.again",
+    **dict.fromkeys(("Context", "days", "hours", "minutes", "seconds"), "torpor.sdk.context"),
     **dict.fromkeys(("CANNOT_TELL", "NOT_DONE", "EffectContext", "done"), "torpor.sdk.steps"),
     **dict.fromkeys(
         (

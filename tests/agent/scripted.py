@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from pydantic_ai import Agent
+from pydantic_ai import Agent, Tool
 from pydantic_ai.messages import ModelMessage, ToolReturnPart, UserPromptPart
 
 if TYPE_CHECKING:
@@ -43,11 +43,18 @@ def asked(script: Script) -> list[int]:
     return [request.number for request in script.requests]
 
 
+def began_with(messages: Sequence[ModelMessage]) -> str:
+    """Return what a conversation began with."""
+    first = messages[0].parts[-1]
+    assert isinstance(first, UserPromptPart)
+    return str(first.content)
+
+
 def _last(script: Script) -> Sequence[ModelMessage]:
     return script.requests[-1].messages
 
 
-def agent_of(script: Script, *tools: Callable[..., Any], **more: Any) -> Agent[Any, Any]:
+def agent_of(script: Script, *tools: Callable[..., Any] | Tool[Any], **more: Any) -> Agent[Any, Any]:
     """Return an agent whose model is a script."""
     return Agent(script, tools=list(tools), instructions="Be brief.", **more)
 

@@ -123,7 +123,8 @@ def test_the_inbox(shell: Shell, runs: dict[str, str]) -> None:
     assert "why      it raised OSError: connection reset" in settle
     assert "--again             # it may happen twice" in settle
     item = shell.ok("inbox", wait)
-    assert set(item) == {"wait", "asks", "what", "run", "opened_at", "expires_at", "digest", "content", "proposed"}
+    fields = {"wait", "asks", "what", "run", "opened_at", "expires_at", "digest", "content", "proposed", "parent"}
+    assert set(item) == fields
     assert item["content"]["digest"] == item["digest"]
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from torpor.core.checkpoint import KEEP_CHECKPOINTS
-from torpor.errors import UsageError
 from torpor.sdk import app as sdk
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping
+    from collections.abc import Callable, Coroutine, Iterable, Mapping
     from datetime import timedelta
 
-    from pydantic_ai import Agent
+    from pydantic_ai import Agent, Tool
+    from pydantic_ai.capabilities import AbstractCapability
 
     from torpor.agent.declared import Approve
     from torpor.agent.limits import Budget
@@ -61,6 +61,36 @@ class App(sdk.App):
 
         return declared if function is None else declared(function)
 
+    def delegate(
+        self,
+        program: Callable[..., Any] | str,
+        *,
+        name: str = "",
+        description: str = "",
+        approve: Approve = False,
+    ) -> Tool[Any]:
+        """Return a tool that asks another agent of yours: `Agent(..., tools=[app.delegate(researcher)])`.
+
+        Each call is a child run: its input is the tool's one argument, `prompt`, its output the tool's result. It is
+        started once, asks people for itself, ends with the run that asks and spends from its budget. `program` is what
+        `app.agent` or `@app.flow` made, or a name. Without torpor the tool runs the agent as it is. Raises UsageError.
+        """
+        from torpor.agent.delegate import delegate
+
+        return delegate(program, name=name, description=description, approve=approve)
+
+    def nested(
+        self, *, safety: Mapping[str, Safety | str] | None = None, approve: Mapping[str, Approve] | None = None
+    ) -> AbstractCapability[Any]:
+        """Return a capability for an agent that others ask inside a tool: `Agent(..., capabilities=[app.nested()])`.
+
+        In a `repeatable` tool of a durable agent that awaits `other.run(...)` the other's model and tool calls are recorded
+        one by one, and its tools may need a person, as `safety` and `approve` say. Anywhere else it changes nothing.
+        """
+        from torpor.agent.nested import Nested
+
+        return Nested(safety=safety or {}, approve=approve or {})
+
     def agent(  # noqa: PLR0913 - each says one thing about the agent, and all but two have a default
         self,
         name: str,
@@ -75,6 +105,9 @@ class App(sdk.App):
         watchdog: int | None = 5,
         calls_per_minute: int | None = None,
         trust_hints: bool = False,
+        planner: Any = None,
+        workers: Iterable[Callable[..., Any] | str] = (),
+        replan: bool = False,
         version: int = 1,
         keep_checkpoints: int = KEEP_CHECKPOINTS,
     ) -> Callable[[Context, Any], Coroutine[Any, Any, OutputT]]:
@@ -91,20 +124,23 @@ class App(sdk.App):
         should go on; None: never. `calls_per_minute` bounds how often all runs and workers ask this model.
 
         With `trust_hints` an MCP server's word counts for tools that nothing is declared of: `readOnlyHint` makes one
-        repeatable, `idempotentHint` keyed; whether a person is asked it never decides. Raises UsageError.
+        repeatable, `idempotentHint` keyed; whether a person is asked it never decides.
+
+        A `planner`, an agent with `output_type=torpor.Plan` or a function of the goal, makes a plan before the agent begins;
+        with `replan`, or if the function takes the plan so far as well, it is asked again after each milestone. A milestone
+        may name one of the `workers`, programs that do it as a child run. Raises UsageError.
         """
         from torpor.agent.declared import Declared
         from torpor.agent.driver import program
         from torpor.agent.limits import Budget
-        from torpor.agent.tools import declared_of, safety_of
+        from torpor.agent.planners import planning_of
+        from torpor.agent.tools import declared_of, safety_of, tools_of
         from torpor.agent.watchdog import Watchdog
         from torpor.agent.window import Window
 
-        given: object = agent
-        if not hasattr(given, "iter") or not hasattr(given, "toolsets"):
-            raise UsageError(f"agent {name} is {agent!r}", hint="app.agent takes a pydantic_ai.Agent")
-        tools = {tool: one for toolset in agent.toolsets for tool, one in getattr(toolset, "tools", {}).items()}
+        tools = tools_of(agent, name)
         said = {tool: safety_of(kind, tool) for tool, kind in (safety or {}).items()}
+        plans = planning_of(name, planner, workers, replan=replan, conversation=conversation, register=self.agent)
         declared = Declared(
             name,
             agent,
@@ -118,10 +154,9 @@ class App(sdk.App):
             None if watchdog is None else Watchdog(watchdog),
             calls_per_minute,
             trust_hints,
+            plans,
         )
         turn = program(declared)
         self.flow(name=name, version=version, keep_checkpoints=keep_checkpoints)(turn)
-        undeclared = sorted(set(tools) - set(said) - set(declared.tools))
-        if undeclared:
-            self.flows[name].warns = f"tools that nothing is declared of count as `once`: {', '.join(undeclared)}"
+        self.flows[name].warns = declared.warning(tools)
         return turn

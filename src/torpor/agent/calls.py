@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 from pydantic_ai import ToolDenied
 from pydantic_ai.exceptions import ToolFailed
 
-from torpor.agent import outcomes
+from torpor.agent import inside, outcomes
+from torpor.agent.delegate import ask_child, child_of
 from torpor.agent.tools import enter
+from torpor.core.effect import Safety
 from torpor.core.retry import RetryPolicy
 from torpor.sdk.steps import Definition
 
@@ -22,7 +25,6 @@ if TYPE_CHECKING:
     from pydantic_ai import AbstractToolset, RunContext, ToolsetTool
 
     from torpor.agent.conversation import Conversation
-    from torpor.core.effect import Safety
     from torpor.sdk.asking import Approval
     from torpor.sdk.steps import EffectContext
 
@@ -105,16 +107,30 @@ class Call:
         self._shown = dict(decision.value)
 
     async def _act(self, place: str, *, approved: bool) -> dict[str, Any]:
-        """Run the tool once, as its safety allows."""
+        """Run the tool once, as its safety allows; or the child that it stands for; or what is inside it, call by call."""
+        conversation, name = self._conversation, self._name
+        child = child_of(self._tool.tool_def)
+        if child is not None:
+            return await ask_child(conversation.guest, child, self._args, place)
         args, ctx = self._args, replace(self._ctx, tool_call_approved=approved or self._ctx.tool_call_approved)
+        safety = conversation.declared.safety_of(name, self._tool.tool_def.metadata)
+        call = partial(self._inner.call_tool, name, args, ctx, self._tool)
 
-        async def act(call: EffectContext, **_shown: Any) -> dict[str, Any]:
-            enter(call)
-            return await outcomes.kept(self._inner.call_tool(self._name, args, ctx, self._tool))
+        async def act(context: EffectContext, **_shown: Any) -> dict[str, Any]:
+            enter(context)
+            return await inside.whole(conversation, name, place, safety, call)
 
-        declared = self._conversation.declared
-        safety = declared.safety_of(self._name, self._tool.tool_def.metadata)
-        made = definition(self._name, act, safety, declared.timeout_of(self._name))
+        outcome = await self._record(definition(name, act, safety, conversation.declared.timeout_of(name)), place)
+        if inside.OPENS not in outcome:
+            return outcome
+        found = await inside.opened(conversation, name, place, call)
+
+        async def give(_context: EffectContext, **_shown: Any) -> dict[str, Any]:
+            return found
+
+        return await self._record(definition(name, give, Safety.REPEATABLE), f"{place} done")
+
+    async def _record(self, made: Definition, place: str) -> dict[str, Any]:
         values = {"args": [], "more": self._shown}
         outcome: dict[str, Any] = await self._conversation.guest.call(
             lambda context: context.perform(made, values, place)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from torpor.agent.tools import Tool
     from torpor.agent.watchdog import Watchdog
 
+AGENT = "__torpor_agent__"
+"""Where a program made of an agent keeps what was declared about it."""
 Approve = bool | Callable[..., bool]
 """Whether a call needs a person: always, never, or what a function of its arguments says."""
 
@@ -34,6 +36,18 @@ def hinted(metadata: Mapping[str, Any] | None) -> Safety | None:
     if hints.get("readOnlyHint") is True:
         return Safety.REPEATABLE
     return Safety.KEYED if hints.get("idempotentHint") is True else None
+
+
+@dataclass(frozen=True, slots=True)
+class Planning:
+    """Who makes an agent's plans, and who may do what is in them."""
+
+    program: str = ""
+    function: Callable[..., Any] | None = None
+    workers: Mapping[str, str] = field(default_factory=dict)
+    """What each can do, by name."""
+    revises: bool = False
+    """Whether the planner is asked again after each milestone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +68,7 @@ class Declared:
     watchdog: Watchdog | None = None
     calls_per_minute: int | None = None
     trust_hints: bool = False
+    planning: Planning | None = None
 
     def window_for(self, model: Any) -> Window:
         """Return what is sent at most to a model: as declared, else a share of what it is known to take."""
@@ -77,6 +92,11 @@ class Declared:
         known = self.tools.get(tool)
         rule = self.approve.get(tool, known.approve if known is not None else False)
         return bool(rule(**args)) if callable(rule) else bool(rule)
+
+    def warning(self, tools: Iterable[str]) -> str:
+        """Return what a worker says of tools that nothing is declared of, or nothing."""
+        undeclared = sorted(set(tools) - set(self.safety) - set(self.tools))
+        return f"tools that nothing is declared of count as `once`: {', '.join(undeclared)}" if undeclared else ""
 
     def timeout_of(self, tool: str) -> float | None:
         """Return after how many seconds a call is given up, or None."""

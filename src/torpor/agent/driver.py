@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic_ai import RunUsage
 
-from torpor.agent import limits
+from torpor.agent import limits, planning
 from torpor.agent.conversation import speaks
+from torpor.agent.declared import AGENT
 from torpor.agent.remembering import remember
 from torpor.agent.state import AgentState
 from torpor.agent.stay import Played, Stay, model_of
@@ -45,18 +46,22 @@ def program(declared: Declared) -> Callable[[Context, Any], Coroutine[Any, Any, 
         return await drive(declared, ctx, state if isinstance(state, AgentState) else AgentState(prompt=state))
 
     turn.__name__ = turn.__qualname__ = declared.name
+    setattr(turn, AGENT, declared)
     return turn
 
 
 async def drive(declared: Declared, ctx: Context, state: AgentState) -> Any:
     """Do one turn: hear what was said meanwhile, let the model answer and its tools act, and say how it goes on."""
+    plans = declared.planning
     if ctx.turn == 1:
         await limits.begin(ctx, declared.budget, state)
-    if ctx.heard(MESSAGE):
-        state.prompt = joined(state.prompt, await ctx.receive(MESSAGE))
     try:
+        if plans is not None and await planning.before(plans, ctx, state):
+            return ctx.again(state)
+        if ctx.heard(MESSAGE):
+            state.prompt = joined(state.prompt, await ctx.receive(MESSAGE))
         await limits.keep(ctx, declared.name, declared.budget, state)
-        played = await _play(declared, ctx, state)
+        played = await _play(planning.acting(declared, state), ctx, state)
     except Interrupted:  # the model was, or what leads up to it: nothing of this turn is kept but what was asked
         state.prompt = joined(state.prompt, await ctx.receive(MESSAGE))
         return ctx.again(state)
@@ -65,6 +70,8 @@ async def drive(declared: Declared, ctx: Context, state: AgentState) -> Any:
         await watch(ctx, declared, state, played)
     except Interrupted:
         state.prompt = await ctx.receive(MESSAGE)
+        return ctx.again(state)
+    if played.final and plans is not None and planning.finished(plans, ctx, state, played.output):
         return ctx.again(state)
     if played.final and not declared.conversation and not ctx.heard(MESSAGE):
         return played.output

@@ -52,27 +52,28 @@ class _Taken:
 
 
 async def remember(state: AgentState, window: Window) -> Remembered:
-    """Read the end of a conversation. Called from the body, which reads rows."""
-    closed = len(state.messages)
+    """Read the end of the conversation that is on. Called from the body, which reads rows."""
+    closed = len(state.messages) - state.since
+    spoke = max(0, state.said - state.since)
     tail = [read(one) for one in state.tail]
     pinned: dict[int, ModelMessage] = {}
     most = FIRST_READ
     while True:
-        messages = [*map(read, await state.messages.last(most)), *tail]
+        messages = [*map(read, await state.messages.last(min(most, closed))), *tail]
         before = closed + len(tail) - len(messages)
         if before == 0:
             return Remembered(answered(messages, _unknown))
-        for number in {0, state.said} - pinned.keys():
+        for number in {0, spoke} - pinned.keys():
             if number < before:
-                pinned[number] = read(await state.messages.one(number))
+                pinned[number] = read(await state.messages.one(state.since + number))
         taken = _Taken(messages)
         window.of(taken, closed + len(tail), pinned=pinned)
         if not taken.wanted_more or most >= MOST_READ:
             break
         most *= 4
     first = next((n for n, one in enumerate(messages) if isinstance(one, ModelResponse)), 0)
-    if before <= state.said < before + first:
-        pinned[state.said] = messages[state.said - before]
+    if before <= spoke < before + first:
+        pinned[spoke] = messages[spoke - before]
     parts = [part for number in sorted(pinned) for part in prompts_of(pinned[number]).parts]
     front = ModelRequest(parts=parts, timestamp=messages[first].timestamp, metadata=dict(_STANDS))
     return Remembered([front, *answered(messages[first:], _unknown)], before + first, pinned)

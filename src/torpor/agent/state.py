@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torpor.sdk.rows import Rows
+
+if TYPE_CHECKING:
+    from torpor.agent.plan import Plan
 
 
 @dataclass
@@ -14,7 +17,8 @@ class AgentState:
 
     `messages` are closed: a model has answered them, and nothing changes them any more, so each is written once. `tail` is
     the request that no model has answered yet: pydantic-ai may still add to it. `prompt` is what the next turn begins with
-    besides, empty if it goes on from the tail.
+    besides, empty if it goes on from the tail. With a plan, `goal` is what the run was started with, and the conversation
+    that is on began with message `since`: what was said before is not read again.
     """
 
     prompt: Any = None
@@ -31,3 +35,9 @@ class AgentState:
     """For how many seconds workers went on with it: of each turn, the last stretch."""
     granted: dict[str, int] = field(default_factory=dict)
     """What people granted beyond the budget, by name."""
+    goal: Any = None
+    plan: Plan | None = None
+    since: int = 0
+    woke: str = ""
+    """What it slept for last, in words, until a model was told."""
+    slept_seconds: float = 0.0

@@ -71,6 +71,13 @@ def declare(
     return cast("F", made)  # it is called as the function was
 
 
+def tools_of(agent: Any, name: str) -> dict[str, Any]:
+    """Return the tools that an agent has of its own, by name. Raises UsageError for what is no agent."""
+    if not hasattr(agent, "iter") or not hasattr(agent, "toolsets"):
+        raise UsageError(f"agent {name} is {agent!r}", hint="app.agent takes a pydantic_ai.Agent")
+    return {tool: one for toolset in agent.toolsets for tool, one in getattr(toolset, "tools", {}).items()}
+
+
 def declared_of(tools: Mapping[str, Any]) -> dict[str, Tool]:
     """Return what functions of an agent's tools were declared with, by the tools' names."""
     found = {}

@@ -10,7 +10,7 @@ from torpor.cli.following import steps_of
 from torpor.cli.screen import Column, Screen, clean
 from torpor.cli.spoken import moment, one_day, stamp
 from torpor.cli.strip import share, strip
-from torpor.engine.queries.people import why_of
+from torpor.engine.queries.people import parent_of, why_of
 from torpor.engine.queries.spoken import duration, plural
 from torpor.store.values import MISFIT
 
@@ -115,7 +115,7 @@ def inbox_lines(screen: Screen, inbox: Inbox) -> Iterator[str]:
         [
             item.wait,
             item.asks,
-            item.what + why_of(item),
+            item.what + why_of(item) + parent_of(item),
             item.run,
             duration(inbox.at - item.opened_at),
             moment(item.expires_at, inbox.at) if item.expires_at is not None else "-",
@@ -185,7 +185,7 @@ def item_lines(screen: Screen, item: InboxItem, now: int) -> Iterator[str]:
     yield from screen.wrapped(f"{screen.glyph(word)} {screen.state(word, item.asks)} ", clean(item.what), 2)
     yield ""
     yield f"  wait     {item.wait}"
-    yield f"  run      {item.run}"
+    yield f"  run      {item.run}{parent_of(item)}"
     expires = f", expires {moment(item.expires_at, now)}" if item.expires_at is not None else ""
     yield f"  asked    {duration(now - item.opened_at)} ago{expires}"
     if item.digest:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 from torpor.core.checkpoint import KEEP_CHECKPOINTS
 from torpor.core.effect import Safety
 from torpor.errors import UsageError
+from torpor.sdk.children import know
 from torpor.sdk.keeping import Retention, checked_keep
 from torpor.sdk.steps import define, mark
 
@@ -142,6 +143,7 @@ class App:
         self.flows[name] = Flow(
             name, version, function, source, takes_state, state_type=state_type, effects=self.effects
         )
+        know(function, name)
 
     @overload
     def step(self, function: F, /) -> F: ...

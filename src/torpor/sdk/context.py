@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from datetime import timedelta
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from torpor.clock import as_datetime
+from torpor.sdk.again import Again
 from torpor.sdk.asking import Asking
 from torpor.sdk.children import Children
 from torpor.sdk.compensating import OnCancel
@@ -23,16 +24,6 @@ if TYPE_CHECKING:
     from torpor.sdk.port import Port
 
 T = TypeVar("T")
-
-
-class Again(Generic[T]):
-    """What a flow returns to end its turn: torpor checkpoints `state` and calls the flow again with it."""
-
-    __slots__ = ("state",)
-
-    def __init__(self, state: T) -> None:
-        """Carry the state of the next turn."""
-        self.state = state
 
 
 class Log:

@@ -6,7 +6,8 @@ from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 from torpor.errors import UsageError
-from torpor.sdk.context import Again, Context
+from torpor.sdk.again import Again
+from torpor.sdk.context import Context
 from torpor.sdk.rows import Rows
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from torpor.core.journal import Stored
     from torpor.store.protocol import Tx
-    from torpor.store.rows import WaitRow
+    from torpor.store.rows import RunRow, WaitRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,8 @@ class InboxItem:
     """The whole content of the entry that opened it, as people see it."""
     proposed: Any = None
     """What an approval shows, if it may be edited: ints with every digit."""
+    parent: str | None = None
+    """The run that the asking one is a child of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,8 @@ def _items(tx: Tx, rows: Sequence[WaitRow]) -> list[InboxItem]:
         return []
     entries = tx.entries([(row.run_id, row.seq) for row in rows])
     runs = tx.get_runs(sorted({row.run_id for row in rows}))
+    above = sorted({run.parent for run in runs.values() if run.parent is not None})
+    known = {**runs, **(tx.get_runs(above) if above else {})}
     programs = {row.id: row.name for row in tx.programs()}
     named = named_blobs(entry.body for entry in entries.values())
     packed = tx.get_blobs(named) if named else {}
@@ -95,15 +99,21 @@ def _items(tx: Tx, rows: Sequence[WaitRow]) -> list[InboxItem]:
                 wait_name(row.run_id, row.seq),
                 _asks(row, entry),
                 _what(row, entry, content),
-                run_name(programs.get(run.program, "?") if run is not None else "?", row.run_id),
+                _name(row.run_id, known, programs),
                 entry.at if entry is not None else 0,
                 row.due_at,
                 str(content.get("digest", "")),
                 content,
                 _proposed(content, entry, packed),
+                None if run is None or run.parent is None else _name(run.parent, known, programs),
             )
         )
     return found
+
+
+def _name(run_id: int, known: Mapping[int, RunRow], programs: Mapping[int, str]) -> str:
+    run = known.get(run_id)
+    return run_name(programs.get(run.program, "?") if run is not None else "?", run_id)
 
 
 def _proposed(content: Any, entry: Stored | None, packed: Mapping[bytes, bytes]) -> Any:
@@ -128,6 +138,11 @@ def _what(row: WaitRow, entry: Stored | None, content: dict[str, Any]) -> str:
     if entry is None or entry.key is None:
         return first_line(row.title)
     return f"{asked(row, entry).removeprefix('settle ')} {arguments(content)}".rstrip()
+
+
+def parent_of(item: InboxItem) -> str:
+    """Return whose child asks, to be put behind what is asked: ` (for support-3k2f)`; or nothing."""
+    return f" (for {item.parent})" if item.parent is not None else ""
 
 
 def why_of(item: InboxItem) -> str:
