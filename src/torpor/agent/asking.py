@@ -177,10 +177,12 @@ class ModelCall:
             return False, None
         amount = 0
         if not begun:
-            known = prices.estimate_of(self._model.wrapped, sent, self.settings, self.parameters)
-            if known is None and conversation.asked_for_money:
+            if self._bucket in conversation.unpriced and conversation.asked_for_money:
                 return False, None
+            tokens = conversation.tokens
+            known = prices.estimate_of(self._model.wrapped, sent, self.settings, self.parameters, tokens=tokens)
             if known is None:
+                conversation.unpriced.add(self._bucket)
                 guest.log.info(prices.unknown(self._model.wrapped.model_name, self._model.wrapped.system))
             amount = known or 0
         conversation.asked_for_money = True

@@ -49,9 +49,13 @@ class Conversation:
     """Whether a person interrupted a tool of this turn: the model goes on when somebody has said what now."""
     asked_for_money: bool = False
     """Whether a reservation was made in this stretch."""
+    unpriced: set[str] = field(default_factory=set)
+    """Models, by their rate buckets, whose price nobody knew in this stretch."""
     guest: Guest = field(init=False)
     turn: int = field(init=False, default=0)
     _attempts: int = field(init=False, default=0)
+    _summed: tuple[ModelMessage | None, ModelMessage | None, int, int] = field(init=False, default=(None, None, 0, 0))
+    """The first and the newest message that were counted together, how many they were, and their tokens."""
     _counted: dict[int, tuple[ModelMessage, int]] = field(init=False, default_factory=dict)
 
     def enter(self, guest: Guest, turn: int) -> None:
@@ -74,15 +78,26 @@ class Conversation:
 
     def window_of(self, messages: list[ModelMessage]) -> list[ModelMessage]:
         """Return what is sent of the messages that the loop holds."""
+        if not self.before and 2 * self._sum(messages) <= self.window.most_tokens:
+            return messages  # as the window would say, which counts what is pinned twice
         held = messages[1:] if self.before and stands(messages[0]) else messages
         pinned = dict(self.pinned) if self.before else {0: messages[0]}
         for n in range(len(held) - 1, -1, -1):
             if speaks(held[n]):
                 pinned[self.before + n] = held[n]
                 break
-        return self.window.of(reversed(held), self.before + len(held), pinned=pinned, tokens=self._tokens)
+        return self.window.of(reversed(held), self.before + len(held), pinned=pinned, tokens=self.tokens)
 
-    def _tokens(self, message: ModelMessage) -> int:
+    def _sum(self, messages: list[ModelMessage]) -> int:
+        """Return how many tokens the messages have; those that were there before are not looked at again."""
+        first, last, count, tokens = self._summed
+        if not (0 < count <= len(messages) and messages[0] is first and messages[count - 1] is last):
+            count = tokens = 0
+        tokens += sum(map(self.tokens, messages[count:]))
+        self._summed = messages[0], messages[-1], len(messages), tokens
+        return tokens
+
+    def tokens(self, message: ModelMessage) -> int:
         """Count a message once: the loop holds the same objects from turn to turn."""
         known = self._counted.get(id(message))
         if known is None or known[0] is not message:

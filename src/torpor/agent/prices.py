@@ -26,7 +26,7 @@ from torpor.agent.window import content_tokens, text_tokens, tokens_of
 from torpor.core.money import MICROS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from datetime import datetime
 
     from genai_prices.types import PriceCalculation
@@ -94,7 +94,7 @@ def unknown(model_name: str, provider: str | None) -> str:
 
 
 # what it may cost ----------------------------------------------------------------------------------------------------
-def estimate(
+def estimate(  # noqa: PLR0913 - what a price depends on
     messages: Sequence[ModelMessage],
     settings: ModelSettings | None,
     parameters: ModelRequestParameters | None,
@@ -104,13 +104,13 @@ def estimate(
     url: str | None = None,
     at: datetime | None = None,
     most_output: int | None = None,
+    tokens: Callable[[ModelMessage], int] = tokens_of,
 ) -> int | None:
     """Return what a call may cost at most in micro-units, rounded up; None if the model's price is unknown.
 
-    `most_output` is how many tokens the model gives at most, if that is known.
+    `most_output` is how many tokens the model gives at most, if that is known; `tokens` counts a message.
     """
     chosen = dict(settings or {})
-    tokens = input_tokens(messages, parameters)
     asked = chosen.get("max_tokens")
     limits = [limit for limit in (asked, most_output) if isinstance(limit, int) and limit > 0]
     output = min(limits, default=OUTPUT_TOKENS)
@@ -118,9 +118,10 @@ def estimate(
     probe = _price(_ONE, model_name, provider, url, at, tier)
     if probe is None:
         return None
+    counted = input_tokens(messages, parameters, tokens)
     if (window := probe.model.context_window) is not None:
-        tokens, output = min(tokens, window), min(output, window)
-    ways = [Usage(input_tokens=tokens, output_tokens=output, **cached) for cached in _written(chosen, tokens)]
+        counted, output = min(counted, window), min(output, window)
+    ways = [Usage(input_tokens=counted, output_tokens=output, **cached) for cached in _written(chosen, counted)]
     prices = [_price(way, model_name, provider, url, at, tier) for way in ways]
     return max((_micros(price.total_price) for price in prices if price is not None), default=None)
 
@@ -132,6 +133,7 @@ def estimate_of(
     parameters: ModelRequestParameters | None,
     *,
     at: datetime | None = None,
+    tokens: Callable[[ModelMessage], int] = tokens_of,
 ) -> int | None:
     """Return what a call of a model may cost at most; of a fallback list the sum. None if any price is unknown."""
     found = [
@@ -144,6 +146,7 @@ def estimate_of(
             url=_url(one),
             at=at,
             most_output=_most_output(one),
+            tokens=tokens,
         )
         for one in models_of(model)
     ]
@@ -177,9 +180,13 @@ def models_of(model: Model) -> Iterator[Model]:
         yield model
 
 
-def input_tokens(messages: Sequence[ModelMessage], parameters: ModelRequestParameters | None) -> int:
+def input_tokens(
+    messages: Sequence[ModelMessage],
+    parameters: ModelRequestParameters | None,
+    tokens: Callable[[ModelMessage], int] = tokens_of,
+) -> int:
     """Return how many tokens a call sends at most."""
-    counted = sum(map(tokens_of, messages))
+    counted = sum(map(tokens, messages))
     instructions = next((said for one in reversed(messages) if (said := getattr(one, "instructions", None))), "")
     if parameters is None:
         return counted + text_tokens(instructions)
