@@ -134,12 +134,16 @@ class StepFailed(TorporError):
 
 
 class Interrupted(TorporError):
-    """Raised *in a flow* by each call that was open when somebody interrupted the run. `reason` is what they said."""
+    """Raised *in a flow* by each call that was open when somebody interrupted the run. `reason` is what they said.
 
-    def __init__(self, message: str, *, reason: str = "", hint: str = "") -> None:
+    `unknown` is True for a call that had begun to act: what it did until then, and whether it ends by itself, nobody knows.
+    """
+
+    def __init__(self, message: str, *, reason: str = "", unknown: bool = False, hint: str = "") -> None:
         """Carry the reason."""
         super().__init__(message, hint=hint)
         self.reason = reason
+        self.unknown = unknown
         self.call = ""
         """The key of the call in its turn."""
 

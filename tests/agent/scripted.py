@@ -9,9 +9,15 @@ from typing import TYPE_CHECKING, Any
 from pydantic_ai import Agent, Tool
 from pydantic_ai.messages import ModelMessage, ToolReturnPart, UserPromptPart
 
+from torpor.agent.state import AgentState
+from torpor.agent.transcript import read
+from torpor.store import values
+from torpor.testing.showing import whole
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from torpor.store.protocol import Store, Tx
     from torpor.testing import Script
 
 SEEN: Counter[str] = Counter()
@@ -20,9 +26,14 @@ SEEN: Counter[str] = Counter()
 
 def results(script: Script) -> list[tuple[str, Any, str]]:
     """Return what each tool gave back, as the last model call was told: its name, the content, the outcome."""
+    return returns(_last(script))
+
+
+def returns(messages: Sequence[ModelMessage]) -> list[tuple[str, Any, str]]:
+    """Return what each tool gave back: its name, the content, the outcome."""
     return [
         (part.tool_name, part.content, part.outcome)
-        for message in _last(script)
+        for message in messages
         for part in message.parts
         if isinstance(part, ToolReturnPart)
     ]
@@ -69,3 +80,16 @@ def forget(*scripts: Script) -> None:
 def look(n: int) -> str:
     """Look."""
     return f"seen {n}"
+
+
+def kept_messages(store: Store, run: int, *, most: int = 1000) -> list[ModelMessage]:
+    """Return the messages of a run as the store has them: those that are closed, oldest first, and the open request."""
+
+    def found(tx: Tx) -> tuple[list[bytes], bytes]:
+        rows = [whole(tx, body) or b"" for body in tx.get_rows(run, "messages", after=0, limit=most)]
+        return rows, whole(tx, tx.states([run])[run].body) or b""
+
+    rows, body = store.transact_now(found)
+    state = values.decode(body)
+    tail = state.tail if isinstance(state, AgentState) else []
+    return [read(one) for one in [*map(values.decode, rows), *tail]]

@@ -78,7 +78,9 @@ def test_an_interrupted_tool_has_a_result_and_the_talk_goes_on(store: Store, mom
         assert [wait.kind for wait in await lab.waits(run)] == ["message"]
         await lab.signal(run, "message", "come in")
         assert await lab.result(run) == "dug"
-        assert results(DIGS) == [("dig", "A person interrupted this call: wrong garden.", "failed")]
+        assert results(DIGS) == [
+            ("dig", "A person interrupted this call: wrong garden. It had begun: its effects are unknown.", "failed"),
+        ]
         assert prompts(DIGS) == ["dig", "come in"]
 
     on(store, moment, app, check)

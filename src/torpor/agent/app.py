@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from torpor.core.checkpoint import KEEP_CHECKPOINTS
+from torpor.errors import UsageError
 from torpor.sdk import app as sdk
 
 if TYPE_CHECKING:
@@ -14,8 +15,8 @@ if TYPE_CHECKING:
     from pydantic_ai import Agent, Tool
     from pydantic_ai.capabilities import AbstractCapability
 
-    from torpor.agent.declared import Approve
     from torpor.agent.limits import Budget
+    from torpor.agent.tools import Approve
     from torpor.core.effect import Safety
     from torpor.sdk.context import Context
 
@@ -130,33 +131,35 @@ class App(sdk.App):
         with `replan`, or if the function takes the plan so far as well, it is asked again after each milestone. A milestone
         may name one of the `workers`, programs that do it as a child run. Raises UsageError.
         """
-        from torpor.agent.declared import Declared
+        from torpor.agent.declared import Declared, rules, safeties
         from torpor.agent.driver import program
         from torpor.agent.limits import Budget
         from torpor.agent.planners import planning_of
-        from torpor.agent.tools import declared_of, safety_of, tools_of
+        from torpor.agent.tools import checked_agent
         from torpor.agent.watchdog import Watchdog
         from torpor.agent.window import Window
 
-        tools = tools_of(agent, name)
-        said = {tool: safety_of(kind, tool) for tool, kind in (safety or {}).items()}
+        checked_agent(agent, name)
+        if name in self.flows:
+            raise UsageError(
+                f'two programs are named "{name}"', hint='another name for one of them: app.agent("...", agent)'
+            )
         plans = planning_of(name, planner, workers, replan=replan, conversation=conversation, register=self.agent)
         declared = Declared(
             name,
             agent,
-            said,
-            dict(approve or {}),
+            safeties(safety, name),
+            rules(approve, name),
             deps,
-            declared_of(tools),
-            conversation,
-            budget or Budget(),
-            None if window is None else Window(window),
-            None if watchdog is None else Watchdog(watchdog),
-            calls_per_minute,
-            trust_hints,
-            plans,
+            conversation=conversation,
+            budget=budget or Budget(),
+            window=None if window is None else Window(window),
+            watchdog=None if watchdog is None else Watchdog(watchdog),
+            calls_per_minute=calls_per_minute,
+            trust_hints=trust_hints,
+            planning=plans,
         )
         turn = program(declared)
         self.flow(name=name, version=version, keep_checkpoints=keep_checkpoints)(turn)
-        self.flows[name].warns = declared.warning(tools)
+        self.flows[name].warns = declared.warning
         return turn

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from torpor.agent import prices
 from torpor.agent.limits import Budget
+from torpor.agent.tools import Approve, Tool, declared_of, rule_of, safety_of
 from torpor.agent.window import Window
 from torpor.core.effect import Safety
+from torpor.errors import UsageError
 
 if TYPE_CHECKING:
     from pydantic_ai import Agent
 
-    from torpor.agent.tools import Tool
     from torpor.agent.watchdog import Watchdog
 
 AGENT = "__torpor_agent__"
 """Where a program made of an agent keeps what was declared about it."""
-Approve = bool | Callable[..., bool]
-"""Whether a call needs a person: always, never, or what a function of its arguments says."""
-
 
 UNKNOWN_WINDOW = 100_000
 """How many tokens are sent at most to a model of which nobody knows what it takes."""
@@ -59,8 +57,8 @@ class Declared:
     safety: Mapping[str, Safety] = field(default_factory=dict)
     approve: Mapping[str, Approve] = field(default_factory=dict)
     deps: Any = None
-    tools: Mapping[str, Tool] = field(default_factory=dict)
-    """Those of `app.tool`, by name."""
+    tools: dict[str, Tool] = field(default_factory=dict)
+    """Those of `app.tool`, by name, as far as they are known: which an agent has is known when a model is to be asked."""
     conversation: bool = False
     budget: Budget = field(default_factory=Budget)
     window: Window | None = None
@@ -75,6 +73,42 @@ class Declared:
         known = None if self.window is not None or model is None else prices.most_input(model)
         return self.window or Window(known or UNKNOWN_WINDOW)
 
+    def fresh(self) -> Declared:
+        """Return it for one stay, which `learn`s what its tools were declared with.
+
+        Raises UsageError if something is declared of a tool that the agent surely does not have: one more letter in
+        `approve`, and nobody would be asked.
+        """
+        if strange := self._strange():
+            raise UsageError(
+                f"{self.name} has no tool {strange[0]}, and something is declared of it",
+                hint=f"its tools: {', '.join(sorted(self._plain()))}; mend safety= or approve=, then torpor retry RUN",
+            )
+        return replace(self, tools={})
+
+    def learn(self, tools: Mapping[str, Any]) -> None:
+        """Know what tools that are offered to a model were declared with."""
+        self.tools.update(declared_of(tools))
+
+    def warning(self) -> str:
+        """Return what a worker says when it begins to serve the agent; empty if nothing."""
+        tools = self._plain()
+        undeclared = sorted(set(tools) - set(self.safety) - set(declared_of(tools)))
+        said = [f"tools that nothing is declared of count as `once`: {', '.join(undeclared)}"] if undeclared else []
+        if strange := self._strange():
+            said.append(f"something is declared of tools that it does not have: {', '.join(strange)}")
+        return "; ".join(said)
+
+    def _plain(self) -> dict[str, Any]:
+        """Return the tools that are known before a toolset is asked."""
+        return {name: tool for toolset in self.agent.toolsets for name, tool in _tools_of(toolset).items()}
+
+    def _strange(self) -> list[str]:
+        """Return what is declared of tools that the agent does not have; nothing if a toolset must be asked for that."""
+        if any(not isinstance(getattr(toolset, "tools", None), Mapping) for toolset in self.agent.toolsets):
+            return []
+        return sorted({*self.safety, *self.approve} - set(self._plain()))
+
     def safety_of(self, tool: str, metadata: Mapping[str, Any] | None = None) -> Safety:
         """Return what may be done with a call whose outcome is not known; `once` unless something is declared.
 
@@ -88,15 +122,18 @@ class Declared:
         return Safety.ONCE if said is None else said
 
     def asks(self, tool: str, args: Mapping[str, Any]) -> bool:
-        """Whether a call needs a person's consent, as the author declared it. Raises what the author's function raises."""
+        """Whether a call needs a person's consent, as the author declared it. Raises UsageError if their function raises."""
         known = self.tools.get(tool)
         rule = self.approve.get(tool, known.approve if known is not None else False)
-        return bool(rule(**args)) if callable(rule) else bool(rule)
-
-    def warning(self, tools: Iterable[str]) -> str:
-        """Return what a worker says of tools that nothing is declared of, or nothing."""
-        undeclared = sorted(set(tools) - set(self.safety) - set(self.tools))
-        return f"tools that nothing is declared of count as `once`: {', '.join(undeclared)}" if undeclared else ""
+        if not callable(rule):
+            return bool(rule)
+        try:
+            return bool(rule(**args))
+        except Exception as error:
+            raise UsageError(
+                f"the approve function of {tool} raised {type(error).__name__}: {error}",
+                hint="it gets the call's arguments by name: lambda euros, **_: euros > 50; mend it, then torpor retry RUN",
+            ) from error
 
     def timeout_of(self, tool: str) -> float | None:
         """Return after how many seconds a call is given up, or None."""
@@ -104,6 +141,34 @@ class Declared:
         return known.timeout_seconds if known is not None else None
 
     async def make_deps(self) -> Any:
-        """Return the agent's dependencies, made anew for each stretch if a factory was declared."""
-        made = self.deps() if callable(self.deps) else self.deps
-        return await made if inspect.isawaitable(made) else made
+        """Return the agent's dependencies, made anew for each stretch if a factory was declared. Raises what that raises."""
+        try:
+            made = self.deps() if callable(self.deps) else self.deps
+            return await made if inspect.isawaitable(made) else made
+        except Exception as error:
+            error.add_note(f"the deps of {self.name} raised it: mend that, then torpor retry RUN")
+            raise
+
+
+def _tools_of(toolset: object) -> Mapping[str, Any]:
+    tools = getattr(toolset, "tools", {})
+    return tools if isinstance(tools, Mapping) else {}
+
+
+def safeties(given: object, agent: str) -> dict[str, Safety]:
+    """Return `safety=` of an agent, checked. Raises UsageError."""
+    return {tool: safety_of(kind, tool) for tool, kind in _by_tool(given, "safety", agent).items()}
+
+
+def rules(given: object, agent: str) -> dict[str, Approve]:
+    """Return `approve=` of an agent, checked. Raises UsageError."""
+    return {tool: rule_of(rule, tool) for tool, rule in _by_tool(given, "approve", agent).items()}
+
+
+def _by_tool(given: object, what: str, agent: str) -> Mapping[str, Any]:
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        example = '{"refund": "once"}' if what == "safety" else '{"refund": True}'
+        raise UsageError(f"{what} of agent {agent} is {given!r}", hint=f"by the names of its tools: {what}={example}")
+    return given

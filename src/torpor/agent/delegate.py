@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from pydantic_ai.tools import ToolDefinition
 
-    from torpor.agent.declared import Approve
+    from torpor.agent.tools import Approve
     from torpor.sdk.guest import Guest
 
 _CHILD = "torpor.child"

@@ -16,10 +16,12 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from pydantic_ai import RunUsage
+from pydantic_ai.exceptions import UnexpectedModelBehavior
 
 from torpor.agent import limits, planning
 from torpor.agent.conversation import speaks
 from torpor.agent.declared import AGENT
+from torpor.agent.prompts import checked, heard, joined
 from torpor.agent.remembering import remember
 from torpor.agent.state import AgentState
 from torpor.agent.stay import Played, Stay, model_of
@@ -43,7 +45,9 @@ def program(declared: Declared) -> Callable[[Context, Any], Coroutine[Any, Any, 
     """Return the flow that drives an agent: its input is the prompt, its result the agent's output."""
 
     async def turn(ctx: Context, state: Any) -> Any:
-        return await drive(declared, ctx, state if isinstance(state, AgentState) else AgentState(prompt=state))
+        return await drive(
+            declared, ctx, state if isinstance(state, AgentState) else AgentState(checked(state, declared.name))
+        )
 
     turn.__name__ = turn.__qualname__ = declared.name
     setattr(turn, AGENT, declared)
@@ -59,17 +63,20 @@ async def drive(declared: Declared, ctx: Context, state: AgentState) -> Any:
         if plans is not None and await planning.before(plans, ctx, state):
             return ctx.again(state)
         if ctx.heard(MESSAGE):
-            state.prompt = joined(state.prompt, await ctx.receive(MESSAGE))
+            state.prompt = joined(state.prompt, heard(await ctx.receive(MESSAGE)))
         await limits.keep(ctx, declared.name, declared.budget, state)
         played = await _play(planning.acting(declared, state), ctx, state)
     except Interrupted:  # the model was, or what leads up to it: nothing of this turn is kept but what was asked
-        state.prompt = joined(state.prompt, await ctx.receive(MESSAGE))
+        state.prompt = joined(state.prompt, heard(await ctx.receive(MESSAGE)))
         return ctx.again(state)
+    except UnexpectedModelBehavior as error:
+        error.add_note("torpor retry RUN asks the model again; Agent(..., retries=3) lets it try more often")
+        raise
     _keep(state, played)
     try:
         await watch(ctx, declared, state, played)
     except Interrupted:
-        state.prompt = await ctx.receive(MESSAGE)
+        state.prompt = heard(await ctx.receive(MESSAGE))
         return ctx.again(state)
     if played.final and plans is not None and planning.finished(plans, ctx, state, played.output):
         return ctx.again(state)
@@ -78,7 +85,7 @@ async def drive(declared: Declared, ctx: Context, state: AgentState) -> Any:
     if played.final or played.interrupted:
         if played.final:
             ctx.show(played.output)
-        state.prompt = await ctx.receive(MESSAGE)
+        state.prompt = heard(await ctx.receive(MESSAGE))
     return ctx.again(state)
 
 
@@ -90,6 +97,7 @@ def _keep(state: AgentState, played: Played) -> None:
     state.tail = [stored(message) for message in played.tail]
     state.prompt, state.usage = None, {name: value for name, value in asdict(played.usage).items() if value}
     state.awake += played.seconds
+    state.steps += 1
 
 
 async def watch(ctx: Context, declared: Declared, state: AgentState, played: Played) -> None:
@@ -115,21 +123,10 @@ async def _play(declared: Declared, ctx: Context, state: AgentState) -> Played:
     if not (fits and isinstance(stay, Stay) and not stay.long):
         if stay is not None:
             stay.end()
+        if state.prompt is not None:
+            state.steps = 0
         remembered = await remember(state, declared.window_for(model_of(declared.agent)))
-        stay = Stay(declared, ctx.run_id, mended(state.prompt), remembered, RunUsage(**state.usage))
+        stay = Stay(declared, ctx.run_id, mended(state.prompt), remembered, RunUsage(**state.usage), state.steps)
     guest.kept[_STAY] = stay
     played: Played = await guest.run(stay.play(guest, ctx.turn))
     return played
-
-
-def joined(prompt: Any, message: Any) -> Any:
-    """Return a prompt with what was said after it."""
-    if prompt is None:
-        return message
-    if isinstance(prompt, str) and isinstance(message, str):
-        return f"{prompt}\n\n{message}"
-    return [*_listed(prompt), *_listed(message)]
-
-
-def _listed(content: Any) -> list[Any]:
-    return list(content) if isinstance(content, list | tuple) else [content]

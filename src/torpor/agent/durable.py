@@ -21,6 +21,7 @@ from pydantic_ai import WrapperToolset
 from pydantic_ai.capabilities import AbstractCapability, CapabilityOrdering
 from pydantic_ai.exceptions import ToolFailed
 
+from torpor.agent import outcomes
 from torpor.agent.asking import RecordedModel
 from torpor.agent.calls import Call, because
 from torpor.errors import Interrupted, StepFailed
@@ -60,6 +61,7 @@ class RecordedToolset(WrapperToolset[Any]):
     async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
         """Return the tools; those that wait for consent are called like others, and ask then."""
         tools = await self.wrapped.get_tools(ctx)
+        self.conversation.declared.learn(tools)
         asking = {name: tool for name, tool in tools.items() if tool.tool_def.kind == "unapproved"}
         self.conversation.asking.update(asking)
         plain = {name: replace(tool, tool_def=replace(tool.tool_def, kind="function")) for name, tool in asking.items()}
@@ -74,6 +76,7 @@ class RecordedToolset(WrapperToolset[Any]):
             return await call.settle()
         except Interrupted as interrupted:
             self.conversation.interrupted = True
-            raise ToolFailed(f"A person interrupted this call{because(interrupted.reason)}.") from None
+            begun = " It had begun: its effects are unknown." if interrupted.unknown else ""
+            raise ToolFailed(f"A person interrupted this call{because(interrupted.reason)}.{begun}") from None
         except StepFailed as failed:
-            raise ToolFailed(f"{name} failed: {failed.kind}: {failed.detail}") from None
+            raise ToolFailed(outcomes.failure(name, failed)) from None

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic_ai.capabilities import AbstractCapability, CapabilityOrdering
 
-from torpor.agent.declared import Declared
+from torpor.agent.declared import Declared, rules, safeties
 from torpor.agent.durable import Durable
 from torpor.agent.inside import around
-from torpor.agent.tools import declared_of, safety_of, tools_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from pydantic_ai import RunContext
     from pydantic_ai.agent import AbstractAgent
 
-    from torpor.agent.declared import Approve
+    from torpor.agent.tools import Approve
     from torpor.core.effect import Safety
 
 
@@ -40,12 +39,9 @@ class Nested(AbstractCapability[Any]):
 
     def for_agent(self, agent: AbstractAgent[Any, Any]) -> Nested:
         """Know the agent's tools. Raises UsageError."""
-        said = {tool: safety_of(kind, tool) for tool, kind in self.safety.items()}
         known: Any = agent
-        declared = Declared(
-            agent.name or "", known, said, dict(self.approve), tools=declared_of(tools_of(agent, agent.name or ""))
-        )
-        return replace(self, declared=declared)
+        name = agent.name or ""
+        return replace(self, declared=Declared(name, known, safeties(self.safety, name), rules(self.approve, name)))
 
     async def for_run(self, ctx: RunContext[Any]) -> AbstractCapability[Any]:
         """Return the way into the journal if this is inside a tool of a durable agent; else change nothing."""
@@ -53,4 +49,4 @@ class Nested(AbstractCapability[Any]):
         if tool is None or self.declared is None:
             return self
         name = self.declared.name or self.declared.agent.name or "agent"
-        return Durable(tool.begin(replace(self.declared, name=name), ctx.model))
+        return Durable(tool.begin(replace(self.declared, name=name).fresh(), ctx.model))

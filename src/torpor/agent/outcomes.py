@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 from pydantic_ai import ToolReturn
 from pydantic_ai.exceptions import ApprovalRequired, CallDeferred, ModelRetry, ToolFailed
 
-from torpor.errors import UsageError
+from torpor.errors import UnstorableValue, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
+
+    from torpor.errors import StepFailed
 
 ASKS = "asks"
 DEFERS = "defers"
@@ -57,3 +59,10 @@ def given(outcome: dict[str, Any], told: str = "") -> Any:
     if content is None and len(outcome) == 1:
         return outcome["value"]
     return ToolReturn(outcome["value"], content=content, metadata=outcome.get("metadata"), tools=outcome.get("tools"))
+
+
+def failure(name: str, failed: StepFailed) -> str:
+    """Return what the model is told of a call that failed for good. A result that cannot be kept is none to call again for."""
+    if failed.kind == UnstorableValue.__name__:
+        return f"{name} was called, and what it gave back cannot be kept: {failed.detail}"
+    return f"{name} failed: {failed.kind}: {failed.detail}"

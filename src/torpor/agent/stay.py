@@ -50,13 +50,16 @@ class Played:
 class Stay:
     """One agent's loop in one worker."""
 
-    def __init__(self, declared: Declared, run_id: str, prompt: Any, remembered: Remembered, usage: RunUsage) -> None:
-        """Begin from what a checkpoint holds; nothing runs before the first turn is played."""
+    def __init__(
+        self, declared: Declared, run_id: str, prompt: Any, remembered: Remembered, usage: RunUsage, steps: int
+    ) -> None:
+        """Begin from what a checkpoint holds, after so many steps; nothing runs before the first turn is played."""
         self._declared = declared
         self._run_id = run_id
         self._prompt = prompt
         self._remembered = remembered
         self._usage = usage
+        self._steps = steps
         self._began = 0.0
         self._living: asyncio.Task[None] | None = None
         self._turn: asyncio.Future[tuple[Guest, int]]
@@ -98,7 +101,7 @@ class Stay:
                 self._played.cancel()
 
     async def _go_on(self) -> None:
-        declared, remembered = self._declared, self._remembered
+        declared, remembered = self._declared.fresh(), self._remembered
         history = list(remembered.history)
         window = declared.window_for(model_of(declared.agent))
         conversation = Conversation(declared, window, remembered.before, remembered.pinned, _ids(history))
@@ -112,6 +115,7 @@ class Stay:
             capabilities=[Durable(conversation)],
             infer_name=False,
         ) as run:
+            run.ctx.state.run_step = self._steps
             node: Any = run.next_node
             while not isinstance(node, End):
                 guest, turn = await self._turn

@@ -6,7 +6,7 @@ import functools
 import inspect
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 from torpor.core.effect import Safety
 from torpor.errors import UsageError
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
 F = TypeVar("F", bound="Callable[..., Any]")
+Approve: TypeAlias = "bool | Callable[..., bool]"
+"""Whether a call needs a person: always, never, or what a function of its arguments says."""
 
 ToolContext = EffectContext
 """What a tool is told: `key` (equal in every attempt of one call), `attempt`, `deadline`, `secret(name)`, `emit(part)`."""
@@ -30,7 +32,7 @@ class Tool:
     """What is declared about one tool."""
 
     safety: Safety = Safety.ONCE
-    approve: bool | Callable[..., bool] = False
+    approve: Approve = False
     timeout_seconds: float | None = None
 
 
@@ -40,6 +42,16 @@ def safety_of(given: Safety | str, tool: str) -> Safety:
     if known is None:
         raise UsageError(f"tool {tool} cannot be {given!r}", hint=f"one of: {', '.join(SAFETIES)}")
     return known
+
+
+def rule_of(given: object, tool: str) -> Approve:
+    """Return who is asked about calls of a tool. Raises UsageError for what is no rule: a mistake here would ask nobody."""
+    if isinstance(given, bool) or (callable(given) and not inspect.iscoroutinefunction(given)):
+        return given
+    kind = "an async function" if callable(given) else repr(given)
+    raise UsageError(
+        f"approve of tool {tool} is {kind}", hint="True, False, or a function: approve=lambda euros, **_: euros > 50"
+    )
 
 
 def tool_context() -> ToolContext:
@@ -60,32 +72,41 @@ def declare(
     function: F,
     *,
     safety: Safety | str,
-    approve: bool | Callable[..., bool],
+    approve: Approve,
     timeout: float | timedelta | None,
 ) -> F:
     """Remember what is declared about a tool's function; a first parameter that is a ToolContext is filled in."""
     name = getattr(function, "__name__", repr(function))
-    tool = Tool(safety_of(safety, name), approve, seconds_of(timeout, f"timeout of tool {name}"))
+    tool = Tool(safety_of(safety, name), rule_of(approve, name), seconds_of(timeout, f"timeout of tool {name}"))
     made: Any = _told(function) if _wants_context(function) else function
     setattr(made, _MARK, tool)
     return cast("F", made)  # it is called as the function was
 
 
-def tools_of(agent: Any, name: str) -> dict[str, Any]:
-    """Return the tools that an agent has of its own, by name. Raises UsageError for what is no agent."""
-    if not hasattr(agent, "iter") or not hasattr(agent, "toolsets"):
+def checked_agent(agent: object, name: str) -> None:
+    """Raise UsageError for what is no agent."""
+    if isinstance(agent, type) or not hasattr(agent, "iter") or not hasattr(agent, "toolsets"):
         raise UsageError(f"agent {name} is {agent!r}", hint="app.agent takes a pydantic_ai.Agent")
-    return {tool: one for toolset in agent.toolsets for tool, one in getattr(toolset, "tools", {}).items()}
 
 
 def declared_of(tools: Mapping[str, Any]) -> dict[str, Tool]:
-    """Return what functions of an agent's tools were declared with, by the tools' names."""
+    """Return what functions of an agent's tools were declared with, by the tools' names.
+
+    Tools as an agent has them, or as a toolset offers them to a model, under whatever name and in whatever wrapper.
+    """
     found = {}
     for name, tool in tools.items():
-        known = getattr(getattr(tool, "function", None), _MARK, None)
+        known = getattr(_function_of(tool), _MARK, None)
         if isinstance(known, Tool):
             found[name] = known
     return found
+
+
+def _function_of(tool: Any) -> object:
+    while (source := getattr(tool, "source_tool", None)) is not None:  # as a combined toolset wraps it
+        tool = source
+    offered = getattr(getattr(tool, "call_func", None), "__self__", None)
+    return getattr(tool, "function", None) or getattr(offered, "function", None)
 
 
 def _wants_context(function: Callable[..., Any]) -> bool:

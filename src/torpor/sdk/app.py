@@ -40,8 +40,8 @@ class Flow:
     retain: Retention | None = None
     state_type: Any = None
     """The annotation of the state parameter, for decoding input that came as plain JSON."""
-    warns: str = ""
-    """What a worker says when it begins to serve it."""
+    warns: Callable[[], str] | None = None
+    """Returns what a worker says when it begins to serve it, empty if nothing."""
     upcasts: dict[int, Callable[[Any], Any]] = field(default_factory=dict)
     effects: dict[str, Definition] = field(default_factory=dict)
     """The app's effects by name: what a compensation is found by."""

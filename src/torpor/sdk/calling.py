@@ -30,6 +30,7 @@ class Wish(TypedDict, total=False):
     expires_seconds: float | None
     rate: Rate | None
     fits: object
+    lets_go: bool
 
 
 class Calling:

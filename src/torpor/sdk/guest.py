@@ -45,11 +45,14 @@ class GuestContext(Context):
     __slots__ = ()
 
     def perform(self, definition: Definition, values: dict[str, Any], step_id: str) -> Coroutine[Any, Any, Any]:
-        """Run a function under its definition as a step, or as an effect if it is not repeatable."""
+        """Run a function under its definition as a step, or as an effect if it is not repeatable.
+
+        An interrupt does not wait for it, whatever it is: who talks to a guest wants an answer now.
+        """
         effect = definition.safety is not Safety.REPEATABLE
         kind = CallKind.EFFECT if effect else CallKind.STEP
         number = self._promise(kind.name.lower(), definition.name)
-        return self._call(number, kind, definition.name, values, definition, step_id, stubborn=effect)
+        return self._call(number, kind, definition.name, values, definition, step_id, stubborn=effect, lets_go=True)
 
     def reserve(self, micros: int, step_id: str) -> Coroutine[Any, Any, Any]:
         """Reserve micro-units of a dollar in every budget above this run, or wait for a person; return the `hold`'s record.

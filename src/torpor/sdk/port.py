@@ -50,6 +50,8 @@ class Request:
     withdrawn: bool = False
     fits: object = None
     """What a person's answer or edit must fit: a type, or a JSON schema."""
+    lets_go: bool = False
+    """Whether an interrupt ends the wait for an effect that acts, instead of being kept until it has an outcome."""
     key: str = field(default="", init=False)
 
 

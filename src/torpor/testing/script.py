@@ -115,7 +115,7 @@ class Script(FunctionModel):
         under which usage is priced, `openai:gpt-5-mini` for example.
         """
         provider, _, name = model.rpartition(":")
-        super().__init__(self._never, model_name=name)
+        super().__init__(self._never, stream_function=self._never_streamed, model_name=name)
         self._provider_word = provider or "script"
         self._usage = USAGE if usage is None else usage
         self._by_word = stream_words
@@ -166,6 +166,9 @@ class Script(FunctionModel):
     def _never(messages: list[ModelMessage], agent: AgentInfo) -> ModelResponse:
         message = f"a script answers by itself: {len(messages)} messages, {agent}"
         raise AssertionError(message)
+
+    async def _never_streamed(self, messages: list[ModelMessage], agent: AgentInfo) -> AsyncIterator[str]:
+        yield self._never(messages, agent).model_name or ""
 
     async def _tell(
         self,

@@ -6,6 +6,7 @@ on another machine: what happens after a crash is what happens every time (G14).
 
 from __future__ import annotations
 
+import json
 import random
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -23,12 +24,26 @@ if TYPE_CHECKING:
     from torpor.core.commit import Blob
 
 
+def _forms(secret: str) -> list[bytes]:
+    """Return how a secret may stand in a body: as it is, or as JSON writes it, with and without letters beyond ASCII.
+
+    What a model gives a tool is JSON in a text, and that may be JSON again, so JSON in JSON in JSON counts. The longest
+    come first: what JSON adds to a letter must go with it.
+    """
+    forms = {secret}
+    for _ in range(3):
+        forms |= {json.dumps(form, ensure_ascii=ascii_only)[1:-1] for form in forms for ascii_only in (True, False)}
+    found = {form.encode("utf-8", "surrogatepass") for form in forms} | {values.encode(secret)[1:-1]}
+    return sorted(found, key=len, reverse=True)
+
+
 @dataclass(slots=True, eq=False, weakref_slot=True)
 class Secrets:
     """Resolves secrets by name and remembers their values, to strike them out of whatever is stored (G15)."""
 
     source: Callable[[str], str | None]
     _known: dict[bytes, bytes] = field(default_factory=dict)
+    _texts: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         """Be found by `without_secrets`."""
@@ -41,14 +56,25 @@ class Secrets:
             message = f"there is no secret named {name!r}"
             raise NotFound(message, hint=f"set TORPOR_SECRET_{name.upper()} for the worker")
         if len(value) >= 4:  # noqa: PLR2004 - a shorter one would strike out ordinary text
-            raw = value.encode("utf-8", "surrogatepass")
-            self._known[raw] = f"[secret {name}]".encode()
-            inside = values.encode(value)[1:-1]
-            self._known[inside] = self._known[raw]
+            mark = f"[secret {name}]".encode()
+            forms = _forms(value)
+            self._known.update(dict.fromkeys(forms, mark))
+            self._texts += [form.decode("utf-8", "surrogatepass") for form in forms]
         return value
 
+    @property
+    def any_known(self) -> bool:
+        """Whether one was resolved."""
+        return bool(self._known)
+
+    def begun(self, text: str) -> int:
+        """Return how many letters at the end of a text may be the beginning of a secret."""
+        most = min(max(map(len, self._texts), default=1) - 1, len(text))
+        ends = (text[-n:] for n in range(most, 0, -1))
+        return next((len(end) for end in ends if any(form.startswith(end) and form != end for form in self._texts)), 0)
+
     def strike(self, body: bytes) -> bytes:
-        """Return a body without any resolved secret: exact matches, as written and as JSON writes them."""
+        """Return a body without any resolved secret: exact matches, as written and as JSON writes them, also inside JSON."""
         for secret, mark in self._known.items():
             if secret in body:
                 body = body.replace(secret, mark)

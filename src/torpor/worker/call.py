@@ -22,6 +22,8 @@ class Stage(Enum):
     RECORDING = auto()
     ASKING = auto()
     """Its `verify` is being asked what became of the last attempt."""
+    LET_GO = auto()
+    """Somebody interrupted it while it acted: that is on record, and its end is nobody's any more."""
 
 
 @dataclass(slots=True)

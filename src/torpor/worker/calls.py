@@ -109,8 +109,9 @@ async def _within(seconds: float, function: Callable[..., Any], args: Sequence[A
 
 
 def described(error: BaseException) -> dict[str, Any]:
-    """Return what is kept of an exception: its class's name and its text, storable whatever it was."""
+    """Return what is kept of an exception: its class's name, its text and as a hint its notes, storable whatever it was."""
     if isinstance(error, TorporError):
         more = {name: said for name in ("hint", "said") if (said := getattr(error, name, None))}
         return {"kind": type(error).__name__, "detail": error.message, **more}
-    return {"kind": type(error).__name__, "detail": str(error)}
+    notes = [note for note in getattr(error, "__notes__", ()) if isinstance(note, str)]
+    return {"kind": type(error).__name__, "detail": str(error), **({"hint": "; ".join(notes)} if notes else {})}

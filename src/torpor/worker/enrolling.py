@@ -84,5 +84,5 @@ def _micros(given: timedelta | None) -> int | None:
 def warn(flows: Iterable[Flow], log: Any) -> None:
     """Say what nothing is declared of in what a worker begins to serve."""
     for flow in flows:
-        if flow.warns:
-            log.warning("undeclared", flow=flow.name, said=flow.warns)
+        if flow.warns is not None and (said := flow.warns()):
+            log.warning("undeclared", flow=flow.name, said=said)

@@ -4,6 +4,7 @@ An interrupt is a signal under a name of torpor's own, so it is kept if it comes
 (G7). It is consumed by the commit that ends the calls: each gets a failure in the journal, in the order they were made, and
 replay hands these to the code as it hands over any other result. Nothing is lost that may have happened: an effect whose
 intent is durable is waited for, and what is open after it is ended then; an effect that a person must settle stays open.
+A guest's effect is let go instead: the failure says that what it did is unknown, and its end, however late, is only logged.
 An interrupt that finds nothing to end until its turn is over is over with it.
 """
 
@@ -20,6 +21,7 @@ from torpor.worker.spending import SHARED
 if TYPE_CHECKING:
     from torpor.core.wait import Signal
     from torpor.sdk.port import Request
+    from torpor.worker.call import Call
     from torpor.worker.roles import Executor, Turn
 
 ENDED_BY_INTERRUPT = "Interrupted"
@@ -46,7 +48,7 @@ def take(executor: Executor) -> list[Signal]:
 def interrupt(executor: Executor, turn: Turn) -> bool:
     """End what is open and can be ended. False: nothing is, as long as an effect acts or its commit is under way."""
     effects, commits = executor.progress.effects, executor.commits
-    if commits.in_flight or any(call.stage is not Stage.INTENT for call in effects.going.values()):
+    if commits.in_flight or not all(_stops(call) for call in effects.going.values()):
         return False
     over = {entry.key for entry in commits.draft.entries if entry.kind in RESOLVES}
     ended = [request for key, request in turn.open.items() if key not in over and _can_end(executor, request)]
@@ -56,15 +58,22 @@ def interrupt(executor: Executor, turn: Turn) -> bool:
     said: dict[str, Any] = executor.bodies.decode(signals[0].body) or {}
     reason = str(said.get("reason") or "")
     commits.draft.taken = (*commits.draft.taken, *(signal.seq for signal in signals))
+    begun = {request.key for request in ended if executor.progress.acts(request)}
     for request in ended:
         executor.progress.interrupted(request)
     note = {"note": "interrupted", "by": said.get("by"), "reason": reason, "calls": [shown(r.key) for r in ended]}
     commits.record(Entry(Kind.NOTE, None, executor.bodies.encode(note, "note")))
-    failure = executor.bodies.encode({"kind": ENDED_BY_INTERRUPT, "detail": reason, "interrupt": True}, "interrupt")
+    failure = {"kind": ENDED_BY_INTERRUPT, "detail": reason, "interrupt": True}
     for request in ended:
-        commits.record(Entry(Kind.FAILURE, request.key, failure))
+        said_of_it = {**failure, "unknown": True} if request.key in begun else failure
+        commits.record(Entry(Kind.FAILURE, request.key, executor.bodies.encode(said_of_it, "interrupt")))
     commits.submit()
     return True
+
+
+def _stops(call: Call) -> bool:
+    """Whether an effect can be ended where it is: before its intent was sent, or in the middle if nobody waits for it."""
+    return call.stage is Stage.INTENT or (call.stage is Stage.RUNNING and call.request.lets_go)
 
 
 def _can_end(executor: Executor, request: Request) -> bool:

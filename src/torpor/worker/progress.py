@@ -5,6 +5,7 @@ Everything here is in memory only; the journal has what matters, and `begin` put
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,6 @@ from torpor.worker.questions import Questions
 from torpor.worker.spending import SHARED, Spending
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable
 
     from torpor.core.replay import Record
@@ -211,6 +211,11 @@ class Progress:
     def _ended(self, call: Call, result: Any, error: BaseException | None) -> None:
         """Take the end of a call: record its outcome, or try again, or ask a person."""
         executor, request = self._executor, call.request
+        if call.stage is Stage.LET_GO:
+            self._worker.log.info(
+                "an interrupted call ended", run=executor.name, call=shown(request.key), said=_told(error)
+            )
+            return
         if executor.ended:
             if request.kind is CallKind.EFFECT:
                 self._worker.outside.settle_late(executor, call, result, error)
@@ -320,12 +325,25 @@ class Progress:
         if call is not None and call.running is not None:
             call.running.cancel()
 
+    def acts(self, request: Request) -> bool:
+        """Whether a step or effect has begun and not ended."""
+        call = self.steps.get(request.key) or self.effects.going.get(request.key)
+        return call is not None and call.stage is Stage.RUNNING and call.running is not None
+
     def interrupted(self, request: Request) -> None:
-        """Take back a call that somebody interrupts; an effect is among them only as long as its intent was not sent."""
+        """Take back a call that somebody interrupts; an effect whose intent was sent acts, and is let go."""
+        step = self.steps.get(request.key)
+        if step is not None:
+            step.stage = Stage.LET_GO
         self.withdrawn(request)
         self.pending = [call for call in self.pending if call.request is not request]
-        if self.effects.going.pop(request.key, None) is not None:
+        call = self.effects.going.pop(request.key, None)
+        if call is not None and call.stage is Stage.INTENT:
             self._executor.commits.draft.drop_intent(request.key)
+        elif call is not None and call.running is not None:
+            call.stage = Stage.LET_GO
+            self._worker.outside.keep(self._executor.run.id, call)
+            call.running.cancel()
 
     def cancel_steps(self) -> None:
         """Cancel running steps: they may be run again."""
@@ -343,3 +361,10 @@ class Progress:
         for call in self.effects.going.values():
             if call.running is not None and not call.running.done():
                 self._worker.outside.keep(self._executor.run.id, call)
+
+
+def _told(error: BaseException | None) -> str:
+    """Say how a call ended that nobody waits for, without what it gave back (G15)."""
+    if error is None:
+        return "it gave something back, which nobody gets"
+    return "it stopped" if isinstance(error, asyncio.CancelledError) else f"it raised {type(error).__name__}"

@@ -99,6 +99,9 @@ class Progress(Protocol):
     def withdrawn(self, request: Request) -> None:
         """Take back a call the code no longer waits for."""
 
+    def acts(self, request: Request) -> bool:
+        """Whether a step or effect has begun and not ended."""
+
     def interrupted(self, request: Request) -> None:
         """Take back a call that somebody interrupts."""
 

@@ -19,6 +19,7 @@ from torpor.core.run import State
 from torpor.core.stream import FLOW, NewPart, PartKind, StreamWrite
 from torpor.engine.streams import Said
 from torpor.worker.streams import VIEW_SECONDS
+from torpor.worker.unsaid import parted
 from torpor.worker.voice import TEXT_LETTERS, Voice, texts_of
 
 if TYPE_CHECKING:
@@ -46,10 +47,13 @@ class Stream:
         """Begin with nothing said; the counter is not known before the first write."""
         self._executor = executor
         self._streams = executor.worker.streams
-        self._strike = executor.worker.secrets.strike
+        self._secrets = executor.worker.secrets
+        self._strike = self._secrets.strike
         self._n: int | None = None
         self._count = 0
         self._buffer: list[tuple[Voice, PartKind, str | bytes]] = []
+        self._waits = 0
+        """So much of the buffer, at its end, waits for what follows: it may be the beginning of a secret."""
         self._voices: dict[str, Voice] = {}
         self._dropped: list[Voice] = []
         self._flow: dict[str, list[NewPart]] = {}
@@ -134,14 +138,23 @@ class Stream:
         if ends:
             gone += [voice for voice in self._voices.values() if voice not in kept and voice not in gone]
         parts = [part for key in flow for part in self._flow[key]]
-        parts += _joined(((v, kind, said) for v, kind, said in self._buffer if v not in gone), self._strike)
-        self._sent = _Sent(len(self._buffer), [*kept, *gone], flow, None)
+        now = self._part(kept, gone)
+        parts += _joined(((v, kind, said) for v, kind, said in now if v not in gone), self._strike)
+        self._sent = _Sent(len(now), [*kept, *gone], flow, None)
         keeps, drops = _numbers(kept, parts), _numbers(gone, ())
         if not (parts or keeps or drops):
             return None
-        for voice, _, _ in self._buffer:
+        for voice, _, _ in now:
             voice.written = True
         return StreamWrite(self._n, parts, keeps, drops, ends)
+
+    def _part(self, kept: list[Voice], gone: list[Voice]) -> list[tuple[Voice, PartKind, str | bytes]]:
+        """Return what of the buffer is to be written now."""
+        if not self._secrets.any_known:
+            return self._buffer[:]
+        now, later = parted(self._buffer, [*kept, *gone], self._secrets.begun)
+        self._buffer, self._waits = [*now, *later], len(later)
+        return now
 
     def answered(self, reply: Reply) -> None:
         """Take the reply to the commit that took it along."""
@@ -169,7 +182,7 @@ class Stream:
             self._viewed_at = self._executor.worker.loop.time()
             if self._view is sent.view:
                 self._view = None
-        if self._buffer or self._dropped:
+        if len(self._buffer) > self._waits or self._dropped:
             self._streams.stir(self)
         if self._view is not None:
             self._streams.stir(self, VIEW_SECONDS)

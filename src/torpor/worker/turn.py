@@ -380,7 +380,8 @@ def failure_of(name: str, recorded: dict[str, Any], key: str) -> StepFailed | In
 def _failure(name: str, recorded: dict[str, Any]) -> StepFailed | Interrupted | BudgetExceeded:
     if recorded.get("interrupt"):
         reason = str(recorded.get("detail", ""))
-        return Interrupted(f"{name} was interrupted{f': {reason}' if reason else ''}", reason=reason)
+        message = f"{name} was interrupted{f': {reason}' if reason else ''}"
+        return Interrupted(message, reason=reason, unknown=bool(recorded.get("unknown")))
     kind, detail = str(recorded.get("kind", "")), str(recorded.get("detail", ""))
     if kind == BudgetExceeded.__name__ and "attempts" not in recorded:
         return BudgetExceeded(detail)

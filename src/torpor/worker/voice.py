@@ -81,7 +81,9 @@ def checked(body: bytes, strike: Callable[[bytes], bytes], what: str) -> bytes:
 
 
 def texts_of(said: str, strike: Callable[[bytes], bytes]) -> list[bytes]:
-    """Return a joined text as bodies, cut where it is too long."""
+    """Return a joined text as bodies, cut where it is too long; secrets are out of it before, for a cut would hide them."""
+    if len(said) > TEXT_LETTERS:
+        said = strike(said.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
     pieces = [said[place : place + TEXT_LETTERS] for place in range(0, len(said), TEXT_LETTERS)]
     return [strike(values.encode(piece, path="the emitted text")) for piece in pieces]
 

@@ -75,7 +75,24 @@ class Cuts:
     after: int = 1
 
 
-Told: TypeAlias = "Says | Refuses | Cuts"
+@dataclass
+class Gate:
+    """A place in a stream: it is reached, and nothing goes on before it is opened."""
+
+    reached: threading.Event = field(default_factory=threading.Event)
+    opened: threading.Event = field(default_factory=threading.Event)
+
+
+@dataclass(frozen=True)
+class Paced:
+    """A streamed answer that stands still at its gates, each after so many words, and breaks after `cut` of them."""
+
+    answer: Says
+    gates: dict[int, Gate] = field(default_factory=dict)
+    cut: int | None = None
+
+
+Told: TypeAlias = "Says | Refuses | Cuts | Paced"
 
 
 @dataclass
@@ -83,7 +100,7 @@ class Provider:
     """The provider: what it will say, and what it was asked."""
 
     port: int
-    troubles: list[list[Refuses | Cuts]] = field(default_factory=lambda: [[]])
+    troubles: list[list[Refuses | Cuts | Paced]] = field(default_factory=lambda: [[]])
     answers: list[Says] = field(default_factory=list)
     requests: list[dict[str, Any]] = field(default_factory=list)
     """The body of every request, in order; their number is the number of calls."""
@@ -135,6 +152,8 @@ class Provider:
         told = self._next(body)
         if isinstance(told, Refuses):
             await _refuse(send, told)
+        elif isinstance(told, Paced):
+            await _pace(send, told)
         elif body.get("stream"):
             await _stream(send, told, usage=body.get("stream_options", {}).get("include_usage", False))
         else:
@@ -202,6 +221,22 @@ async def _stream(send: Send, told: Says | Cuts, *, usage: bool) -> None:
         await send({"type": "http.response.body", "body": line, "more_body": True})
     if isinstance(told, Says):
         await send({"type": "http.response.body", "body": b"data: [DONE]\n\n"})
+
+
+async def _pace(send: Send, told: Paced) -> None:
+    """Send word by word. Whoever asked may be gone; the gates are reached all the same."""
+    head = {"id": "answer", "object": "chat.completion.chunk", **HEAD}
+    await _start(send, 200, ("content-type", "text/event-stream"))
+    words = 0
+    for delta in _deltas(told.answer):
+        words += bool(delta.get("content"))
+        chunk = {**head, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]}
+        await send({"type": "http.response.body", "body": f"data: {json.dumps(chunk)}\n\n".encode(), "more_body": True})
+        if delta.get("content") and (gate := told.gates.get(words)) is not None:
+            gate.reached.set()
+            await asyncio.to_thread(gate.opened.wait)
+        if words == told.cut:
+            return  # the server closes the connection of an application that leaves early
 
 
 @contextmanager

@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from torpor.store.protocol import Tx
 
 ROLE = "TORPOR_CASES_ROLE"
+ROUNDS = "TORPOR_CASES_ROUNDS"
+"""How many transactions of a cascade are whole before its process is killed."""
 _role = os.environ[ROLE]
+_whole_rounds = int(os.environ.get(ROUNDS, "2"))
 app = App()
 
 
@@ -92,7 +95,7 @@ def _killed_half_way(tx: Tx) -> Swept:
     swept = follow_ups.settle(tx, limit=1)
     if swept.done:
         _rounds.append(swept)
-    if len(_rounds) > 2:
+    if len(_rounds) > _whole_rounds:
         os.kill(os.getpid(), signal.SIGKILL)
     return swept
 

@@ -1,0 +1,118 @@
+"""What authors get wrong about an agent when they declare it: said at once, or before anything has acted."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pydantic_ai import Agent, FunctionToolset, RunContext
+
+from tests.agent.scripted import SEEN, agent_of, asked, forget
+from tests.worker.labs import on
+from torpor import App, RunFailed, UsageError
+from torpor.testing import Script, call
+
+if TYPE_CHECKING:
+    from tests.stores import Moment
+    from torpor.store.protocol import Store
+    from torpor.testing import Lab
+
+
+def act(how: str) -> str:
+    """Act."""
+    SEEN[f"act {how}"] += 1
+    return how
+
+
+SCRIPT = Script(call("act", how="works"), "done")
+
+
+def test_what_is_declared_of_a_tool_that_is_not_there(store: Store, moment: Moment) -> None:
+    """One wrong letter in `approve`, and nobody would be asked: the run says so before any model is, and a worker does."""
+    forget(SCRIPT)
+    typo = App()
+    typo.agent("typo", agent_of(SCRIPT, act), approve={"akt": True})
+    assert typo.flows["typo"].warns is not None
+    assert "tools that it does not have: akt" in typo.flows["typo"].warns()
+
+    async def check(lab: Lab) -> None:
+        with pytest.raises(RunFailed) as failed:
+            await lab.result(await lab.start("typo", "go"))
+        assert failed.value.kind == "UsageError"
+        assert failed.value.detail == "typo has no tool akt, and something is declared of it"
+        assert failed.value.hint.startswith("its tools: act;")
+        assert asked(SCRIPT) == []
+
+    on(store, moment, typo, check)
+
+
+def test_what_app_agent_refuses() -> None:
+    """Each with what to write instead."""
+    agent = agent_of(SCRIPT, act)
+    names = App()
+    names.agent("one", agent)
+    with pytest.raises(UsageError, match='two programs are named "one"'):
+        names.agent("one", agent)
+    for given in (
+        {"approve": {"act": "yes"}},
+        {"approve": {"act": asyncio.sleep}},
+        {"approve": {"act": None}},
+        {"approve": True},
+        {"approve": "act"},
+        {"safety": "once"},
+        {"safety": {"act": "sometimes"}},
+        {"safety": {"act": "transactional"}},
+        {"safety": {"act": True}},
+    ):
+        with pytest.raises(UsageError) as refused:
+            App().agent("one", agent, **given)
+        assert refused.value.hint
+    with pytest.raises(UsageError, match="approve of tool act is 'yes'"):
+        App().tool(approve="yes")(act)  # type: ignore[call-overload]  # that is the point
+    for thing in ("agent", Agent, None, lambda: agent):
+        with pytest.raises(UsageError, match=r"takes a pydantic_ai\.Agent"):
+            App().agent("one", thing)  # type: ignore[arg-type]  # that is the point
+
+
+careful = App()
+
+
+@careful.tool(safety="keyed", approve=True)
+def guarded(what: str) -> str:
+    """Act on consent."""
+    SEEN[f"guarded {what}"] += 1
+    return f"did {what}"
+
+
+late = Agent(Script(call("guarded", what="late"), "done", model="late"))
+careful.agent("late", late)
+late.tool_plain(guarded)
+wrapped = FunctionToolset([guarded]).prefixed("my")
+careful.agent("wrapped", Agent(Script(call("my_guarded", what="wrapped"), "done"), toolsets=[wrapped]))
+made = Agent(Script(call("guarded", what="made"), "done"))
+
+
+@made.toolset
+def made_now(_ctx: RunContext[Any]) -> FunctionToolset[Any]:
+    """Make a toolset when it is asked for."""
+    return FunctionToolset([guarded])
+
+
+careful.agent("made", made, approve={"other": True})
+
+
+@pytest.mark.parametrize("name", ["late", "wrapped", "made"])
+def test_what_a_tool_declares_holds_wherever_it_is(store: Store, moment: Moment, name: str) -> None:
+    """Given to the agent after `app.agent`, in a toolset that renames it, or by one that is made on the way."""
+    SEEN.clear()
+
+    async def check(lab: Lab) -> None:
+        run = await lab.start(name, "go")
+        await lab.settle()
+        assert not SEEN
+        await lab.approve(run, by="ada")
+        assert await lab.result(run) == "done"
+        assert {f"guarded {name}": 1} == SEEN
+
+    on(store, moment, careful, check)
