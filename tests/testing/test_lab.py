@@ -47,20 +47,29 @@ async def half_begun() -> str:
     async def given() -> str:
         return "begun"
 
-    def start() -> asyncio.Task[str]:
+    class Later:
+        """A coroutine in the hands of an object, as a task group has it."""
+
+        def __init__(self) -> None:
+            self.promised = given()
+
+        async def run(self) -> str:
+            return await self.promised
+
+    def start() -> tuple[asyncio.Task[str], asyncio.Task[str]]:
         promised = given()
 
         async def later() -> str:
             return await promised
 
-        return asyncio.create_task(later())
+        return asyncio.create_task(later()), asyncio.create_task(Later().run())
 
-    going = start()
+    going, held = start()
     life = OWNER.get()
     if not TRACES and life is not None:
         TRACES.append("killed")
         life.now()
-    return await going
+    return await going and await held
 
 
 @app.flow

@@ -14,6 +14,7 @@ A plain function that runs in a thread cannot be stopped; it runs to its end and
 from __future__ import annotations
 
 import asyncio
+import gc
 import inspect
 from collections.abc import Coroutine
 from contextvars import ContextVar, copy_context
@@ -112,13 +113,15 @@ _BODIES: list[Coroutine[Any, Any, Any]] = []
 
 
 def _forget(body: object) -> bool:
-    """Close a coroutine that never began, and those it was to await: none has a `finally` to run. False: it began."""
+    """Close a coroutine that never began, and those it was to await: none has a `finally` to run. False: it is none such."""
     if not inspect.iscoroutine(body) or inspect.getcoroutinestate(body) != inspect.CORO_CREATED:
         return False
     held = [] if body.cr_frame is None else list(body.cr_frame.f_locals.values())
     body.close()
     for one in held:
-        _forget(one)
+        if not _forget(one):
+            for inner in gc.get_referents(one):  # a task group's record of a task, for one, which holds its coroutine
+                _forget(inner)
     return True
 
 
