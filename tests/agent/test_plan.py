@@ -148,7 +148,7 @@ def test_the_words_of_a_re_entry() -> None:
     plan.milestones[1].result = "mended"
     rules.refuse(plan.milestones[1], "ada did not accept the result: it leaks")
     slept = 3 * 86_400 + 2 * 3600 + 61
-    assert reentry(GOAL, plan, woke='ada did not accept "Mend it"', slept_seconds=slept) == REENTRY
+    assert reentry(GOAL, plan, waking('ada did not accept "Mend it"', slept)) == REENTRY
 
 
 def test_the_words_at_the_end_and_for_others() -> None:

@@ -109,6 +109,7 @@ class App(sdk.App):
         planner: Any = None,
         workers: Iterable[Callable[..., Any] | str] = (),
         replan: bool = False,
+        reentry: bool = False,
         version: int = 1,
         keep_checkpoints: int = KEEP_CHECKPOINTS,
     ) -> Callable[[Context, Any], Coroutine[Any, Any, OutputT]]:
@@ -129,15 +130,13 @@ class App(sdk.App):
 
         A `planner`, an agent with `output_type=torpor.Plan` or a function of the goal, makes a plan before the agent begins;
         with `replan`, or if the function takes the plan so far as well, it is asked again after each milestone. A milestone
-        may name one of the `workers`, programs that do it as a child run. Raises UsageError.
+        may name one of the `workers`, programs that do it as a child run. With `reentry` the model is told when the run slept
+        for an hour or more: how long, and what woke it. Raises UsageError.
         """
-        from torpor.agent.declared import Declared, rules, safeties
+        from torpor.agent.declared import Declared, limits_of, rules, safeties
         from torpor.agent.driver import program
-        from torpor.agent.limits import Budget
         from torpor.agent.planners import planning_of
         from torpor.agent.tools import checked_agent
-        from torpor.agent.watchdog import Watchdog
-        from torpor.agent.window import Window
 
         checked_agent(agent, name)
         if name in self.flows:
@@ -151,13 +150,13 @@ class App(sdk.App):
             safeties(safety, name),
             rules(approve, name),
             deps,
-            conversation=conversation,
-            budget=budget or Budget(),
-            window=None if window is None else Window(window),
-            watchdog=None if watchdog is None else Watchdog(watchdog),
-            calls_per_minute=calls_per_minute,
-            trust_hints=trust_hints,
-            planning=plans,
+            {},
+            conversation,
+            *limits_of(budget, window, watchdog),
+            calls_per_minute,
+            trust_hints,
+            plans,
+            reentry,
         )
         turn = program(declared)
         self.flow(name=name, version=version, keep_checkpoints=keep_checkpoints)(turn)

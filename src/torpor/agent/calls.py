@@ -90,6 +90,7 @@ class Call:
         decision: Approval = await self._conversation.guest.call(
             lambda context: context.approval(title, show=shows, editable=True, schema=checkable(schema))
         )
+        self._conversation.woke = _decided(self._name, decision)
         if not decision:
             return ToolDenied(_refusal(self._name, decision))
         if decision.edited:
@@ -111,7 +112,9 @@ class Call:
         conversation, name = self._conversation, self._name
         child = child_of(self._tool.tool_def)
         if child is not None:
-            return await ask_child(conversation.guest, child, self._args, place)
+            outcome = await ask_child(conversation.guest, child, self._args, place)
+            conversation.woke = f"{child} answered"
+            return outcome
         args, ctx = self._args, replace(self._ctx, tool_call_approved=approved or self._ctx.tool_call_approved)
         safety = conversation.declared.safety_of(name, self._tool.tool_def.metadata)
         call = partial(self._inner.call_tool, name, args, ctx, self._tool)
@@ -151,6 +154,12 @@ def checkable(schema: dict[str, Any]) -> dict[str, Any] | None:
     from torpor.core.schema import unchecked
 
     return schema if unchecked(schema) is None else None
+
+
+def _decided(name: str, decision: Approval) -> str:
+    if decision.expired:
+        return f"nobody approved {name} in time"
+    return f"{decision.by or 'a person'} {'approved' if decision else 'denied'} {name}"
 
 
 def _refusal(name: str, decision: Approval) -> str:

@@ -47,6 +47,8 @@ class Conversation:
     """Tools whose author says, in pydantic-ai's own words, that a person must consent."""
     interrupted: bool = False
     """Whether a person interrupted a tool of this turn: the model goes on when somebody has said what now."""
+    woke: str = ""
+    """What this turn waited for last and got, in words."""
     asked_for_money: bool = False
     """Whether a reservation was made in this stretch."""
     unpriced: set[str] = field(default_factory=set)
@@ -61,6 +63,7 @@ class Conversation:
     def enter(self, guest: Guest, turn: int) -> None:
         """Begin a turn."""
         self.guest, self.turn, self.interrupted, self._attempts = guest, turn, False, 0
+        self.woke = ""
 
     # models
 

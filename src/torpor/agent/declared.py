@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from torpor.agent import prices
 from torpor.agent.limits import Budget
 from torpor.agent.tools import Approve, Tool, declared_of, rule_of, safety_of
+from torpor.agent.watchdog import Watchdog
 from torpor.agent.window import Window
 from torpor.core.effect import Safety
 from torpor.errors import UsageError
@@ -17,7 +18,6 @@ from torpor.errors import UsageError
 if TYPE_CHECKING:
     from pydantic_ai import Agent
 
-    from torpor.agent.watchdog import Watchdog
 
 AGENT = "__torpor_agent__"
 """Where a program made of an agent keeps what was declared about it."""
@@ -34,6 +34,17 @@ def hinted(metadata: Mapping[str, Any] | None) -> Safety | None:
     if hints.get("readOnlyHint") is True:
         return Safety.REPEATABLE
     return Safety.KEYED if hints.get("idempotentHint") is True else None
+
+
+def limits_of(
+    budget: Budget | None, window: int | None, watchdog: int | None
+) -> tuple[Budget, Window | None, Watchdog | None]:
+    """Return what bounds an agent, as an author says it in numbers. Raises UsageError."""
+    return (
+        budget or Budget(),
+        None if window is None else Window(window),
+        None if watchdog is None else Watchdog(watchdog),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +78,8 @@ class Declared:
     calls_per_minute: int | None = None
     trust_hints: bool = False
     planning: Planning | None = None
+    reentry: bool = False
+    """Whether the model is told how long the run slept and what woke it."""
 
     def window_for(self, model: Any) -> Window:
         """Return what is sent at most to a model: as declared, else a share of what it is known to take."""

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic_ai import RunUsage
 from pydantic_ai.exceptions import UnexpectedModelBehavior
 
-from torpor.agent import limits, planning
+from torpor.agent import limits, planning, waking
 from torpor.agent.conversation import speaks
 from torpor.agent.declared import AGENT
 from torpor.agent.prompts import checked, heard, joined
@@ -56,7 +56,7 @@ def program(declared: Declared) -> Callable[[Context, Any], Coroutine[Any, Any, 
 
 async def drive(declared: Declared, ctx: Context, state: AgentState) -> Any:
     """Do one turn: hear what was said meanwhile, let the model answer and its tools act, and say how it goes on."""
-    plans = declared.planning
+    plans, began = declared.planning, waking.moment(ctx)
     if ctx.turn == 1:
         await limits.begin(ctx, declared.budget, state)
     try:
@@ -73,6 +73,7 @@ async def drive(declared: Declared, ctx: Context, state: AgentState) -> Any:
         error.add_note("torpor retry RUN asks the model again; Agent(..., retries=3) lets it try more often")
         raise
     _keep(state, played)
+    waking.note(ctx, state, began, played.woke, least_seconds=waking.LONG_SECONDS)
     try:
         await watch(ctx, declared, state, played)
     except Interrupted:
@@ -85,7 +86,11 @@ async def drive(declared: Declared, ctx: Context, state: AgentState) -> Any:
     if played.final or played.interrupted:
         if played.final:
             ctx.show(played.output)
+        began = waking.moment(ctx)
         state.prompt = heard(await ctx.receive(MESSAGE))
+        waking.note(ctx, state, began, "somebody wrote", least_seconds=waking.LONG_SECONDS)
+    if declared.reentry and (told := waking.tell(state, least_seconds=waking.LONG_SECONDS)):
+        state.prompt = told if state.prompt is None else joined(told, state.prompt)
     return ctx.again(state)
 
 

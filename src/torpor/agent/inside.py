@@ -133,4 +133,6 @@ async def opened(
         return {"failed": f"{name} failed: {type(error).__name__}: {error}"}
     finally:
         _AROUND.reset(token)
-        conversation.interrupted = conversation.interrupted or any(one.interrupted for one in here.inside)
+        for one in here.inside:
+            conversation.interrupted = conversation.interrupted or one.interrupted
+            conversation.woke = one.woke or conversation.woke

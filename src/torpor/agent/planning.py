@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic_ai.agent import WrapperAgent
 
 from torpor.agent import plan as rules
-from torpor.agent import reentry
+from torpor.agent import reentry, waking
 from torpor.agent.plan import Plan, Progress
 from torpor.errors import ChildFailed, Interrupted, StepFailed, UsageError
 
@@ -143,15 +143,14 @@ async def _ask(planning: Planning, ctx: Context, goal: Any, plan: Plan | None, c
 def _converse(state: AgentState, plan: Plan) -> None:
     """Begin a conversation that knows nothing of those before but what the plan says."""
     words, others = spoken(state.goal)
-    asked = reentry.reentry(words, plan, woke=state.woke, slept_seconds=state.slept_seconds)
+    asked = reentry.reentry(words, plan, waking.tell(state))
     state.prompt = [asked, *others] if others else asked
     state.tail, state.since = [], len(state.messages)
-    state.woke, state.slept_seconds = "", 0.0
 
 
 async def _send(planning: Planning, ctx: Context, state: AgentState, plan: Plan, one: Milestone) -> None:
     """Have a worker do a milestone, as a child run; one that fails leaves it to the agent itself."""
-    began = ctx.port.loop.now
+    began = waking.moment(ctx)
     words, others = spoken(state.goal)
     asked = reentry.errand(words, plan)
     worker = str(one.worker)
@@ -161,17 +160,17 @@ async def _send(planning: Planning, ctx: Context, state: AgentState, plan: Plan,
         why = "was cancelled" if failed.kind == "Cancelled" else f"failed: {failed.kind}: {failed.detail}"
         rules.take_over(one, f"{worker} {why}")
         _tell(ctx, plan, {"milestone": one.title, "state": str(one.state), "why": f"{worker} {why}"})
-        _slept(ctx, state, began, f"{worker} {why.partition(':')[0]}")
+        waking.note(ctx, state, began, f"{worker} {why.partition(':')[0]}")
     except Interrupted as interrupted:
         await _interrupted(ctx, one, interrupted)
     else:
         _finish(planning, ctx, plan, one, output)
-        _slept(ctx, state, began, f'{worker} finished "{one.title}"')
+        waking.note(ctx, state, began, f'{worker} finished "{one.title}"')
 
 
 async def _review(planning: Planning, ctx: Context, state: AgentState, plan: Plan, one: Milestone) -> None:
     """Let a person look at what a milestone came to."""
-    began = ctx.port.loop.now
+    began = waking.moment(ctx)
     shows = {"result": one.result, "milestone": f"{plan.place} of {len(plan.milestones)}", "plan": outline(plan)}
     try:
         decision = await ctx.approval(f"accept {one.title}?", show=shows)
@@ -182,12 +181,12 @@ async def _review(planning: Planning, ctx: Context, state: AgentState, plan: Pla
     if decision:
         rules.finish(plan, one, one.result, revise=planning.revises)
         _tell(ctx, plan, {"milestone": one.title, "state": str(one.state), "by": who})
-        _slept(ctx, state, began, f'{who} accepted "{one.title}"')
+        waking.note(ctx, state, began, f'{who} accepted "{one.title}"')
         return
     because = f": {decision.note}" if decision.note else ""
     rules.refuse(one, f"{who} did not accept the result{because}")
     _tell(ctx, plan, {"milestone": one.title, "state": str(one.state), "by": who})
-    _slept(ctx, state, began, f'{who} did not accept "{one.title}"')
+    waking.note(ctx, state, began, f'{who} did not accept "{one.title}"')
 
 
 async def _interrupted(ctx: Context, one: Milestone, interrupted: Interrupted) -> None:
@@ -200,12 +199,6 @@ async def _interrupted(ctx: Context, one: Milestone, interrupted: Interrupted) -
 def _finish(planning: Planning, ctx: Context, plan: Plan, one: Milestone, output: Any) -> None:
     rules.finish(plan, one, words_of(output), revise=planning.revises)
     _tell(ctx, plan, {"milestone": one.title, "state": str(one.state)})
-
-
-def _slept(ctx: Context, state: AgentState, began: int, woke: str) -> None:
-    """Remember what was waited for. Moments of the journal, not of a clock: a replay finds the same."""
-    state.woke = woke
-    state.slept_seconds += (ctx.port.loop.now - began) / 1e6
 
 
 def _tell(ctx: Context, plan: Plan, line: dict[str, Any]) -> None:

@@ -26,14 +26,17 @@ WORKER = (
 )
 
 
-def reentry(goal: str, plan: Plan, *, woke: str = "", slept_seconds: float = 0.0) -> str:
-    """Return what the agent reads when it begins its next milestone, or its answer once all are done."""
-    return _told(goal, plan, OWN if plan.next is not None else CLOSING, woke, slept_seconds)
+def reentry(goal: str, plan: Plan, woke: str = "") -> str:
+    """Return what the agent reads when it begins its next milestone, or its answer once all are done.
+
+    `woke` says what woke it and how long it slept (`waking`), or nothing.
+    """
+    return _told(goal, plan, OWN if plan.next is not None else CLOSING, woke)
 
 
 def errand(goal: str, plan: Plan) -> str:
     """Return what a worker reads that does the next milestone."""
-    return _told(goal, plan, WORKER, "", 0.0)
+    return _told(goal, plan, WORKER, "")
 
 
 def planning(goal: str, workers: Mapping[str, str], plan: Plan | None = None, complaint: str = "") -> str:
@@ -52,13 +55,13 @@ def planning(goal: str, workers: Mapping[str, str], plan: Plan | None = None, co
     return "\n\n".join(parts)
 
 
-def _told(goal: str, plan: Plan, asked: str, woke: str, slept_seconds: float) -> str:
+def _told(goal: str, plan: Plan, asked: str, woke: str) -> str:
     parts = [f"# Goal\n{goal}", _overview(plan), *_done(plan)]
     one = plan.next
     if one is not None:
         parts.append(_next(plan, one))
-    if said := waking(woke, slept_seconds):
-        parts.append(said)
+    if woke:
+        parts.append(woke)
     return "\n\n".join([*parts, asked])
 
 

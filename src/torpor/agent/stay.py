@@ -43,6 +43,8 @@ class Played:
     final: bool
     output: Any = None
     interrupted: bool = False
+    woke: str = ""
+    """What a person or a child settled in this turn, if anything was waited for."""
     seconds: float = 0.0
     """For how long the loop was at work."""
 
@@ -130,7 +132,9 @@ class Stay:
                     self._hand_out(Played(closed, tail, run.usage, final=True, output=output))
                 else:
                     closed, tail = split([*messages, node.request])
-                    self._hand_out(Played(closed, tail, run.usage, final=False, interrupted=conversation.interrupted))
+                    played = Played(closed, tail, run.usage, final=False)
+                    played.interrupted, played.woke = conversation.interrupted, conversation.woke
+                    self._hand_out(played)
 
     def _hand_out(self, played: Played) -> None:
         if not self._played.done():
