@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from torpor.core.checkpoint import KEEP_CHECKPOINTS
-from torpor.errors import UsageError
 from torpor.sdk import app as sdk
 
 if TYPE_CHECKING:
@@ -138,11 +137,7 @@ class App(sdk.App):
         from torpor.agent.planners import planning_of
         from torpor.agent.tools import checked_agent
 
-        checked_agent(agent, name)
-        if name in self.flows:
-            raise UsageError(
-                f'two programs are named "{name}"', hint='another name for one of them: app.agent("...", agent)'
-            )
+        checked_agent(agent, name, taken=self.flows)
         plans = planning_of(name, planner, workers, replan=replan, conversation=conversation, register=self.agent)
         declared = Declared(
             name,

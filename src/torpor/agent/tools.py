@@ -13,7 +13,7 @@ from torpor.errors import UsageError
 from torpor.sdk.steps import EffectContext, seconds_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
     from datetime import timedelta
 
 F = TypeVar("F", bound="Callable[..., Any]")
@@ -83,10 +83,14 @@ def declare(
     return cast("F", made)  # it is called as the function was
 
 
-def checked_agent(agent: object, name: str) -> None:
-    """Raise UsageError for what is no agent."""
+def checked_agent(agent: object, name: str, *, taken: Collection[str]) -> None:
+    """Raise UsageError for what is no agent, or a name that is taken."""
     if isinstance(agent, type) or not hasattr(agent, "iter") or not hasattr(agent, "toolsets"):
         raise UsageError(f"agent {name} is {agent!r}", hint="app.agent takes a pydantic_ai.Agent")
+    if name in taken:
+        raise UsageError(
+            f'two programs are named "{name}"', hint='another name for one of them: app.agent("...", agent)'
+        )
 
 
 def declared_of(tools: Mapping[str, Any]) -> dict[str, Tool]:
