@@ -8,13 +8,20 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pydantic import BaseModel
 from pydantic_ai import Agent
+from pydantic_ai.messages import ToolReturnPart, UserPromptPart
 
+from tests.agent.conversations import said, turns
 from tests.agent.scripted import SEEN, agent_of, asked, began_with, forget, prompts
 from tests.agent.test_children import family, nobody
 from tests.worker.labs import on
 from torpor import App, Milestone, Plan, RunFailed, UsageError
 from torpor import run as run_here
+from torpor.agent.remembering import remember
+from torpor.agent.state import AgentState
+from torpor.agent.transcript import stored
+from torpor.agent.window import Window
 from torpor.client import Client
+from torpor.sdk.rows import Rows
 from torpor.testing import Script, call
 
 if TYPE_CHECKING:
@@ -355,6 +362,18 @@ def test_what_is_declared_wrongly() -> None:
         ({"planner": fails, "workers": [talker]}, "talker is a conversation"),
         ({"planner": 7}, "is 7"),
     ]
-    for more, said in refused:
-        with pytest.raises(UsageError, match=said):
+    for more, words in refused:
+        with pytest.raises(UsageError, match=words):
             own.agent("refused", agent_of(STEPS), **more)
+
+
+@pytest.mark.parametrize("tokens", [1_000_000, 500])
+def test_only_the_conversation_that_is_on_is_remembered(tokens: int) -> None:
+    """However much was said before its first message, and however little fits."""
+    before, now = turns(60), [said("paint it"), *turns(60, output="painted")[1:]]
+    state = AgentState(messages=Rows(map(stored, [*before, *now])), since=len(before))
+    remembered = asyncio.run(remember(state, Window(tokens)))
+    told = [part for message in remembered.history for part in message.parts]
+    assert [part.content for part in told if isinstance(part, UserPromptPart)] == ["paint it"]
+    assert {part.content for part in told if isinstance(part, ToolReturnPart)} == {"painted"}
+    assert remembered.before + len(remembered.history) - bool(remembered.before) == len(now)
