@@ -14,6 +14,7 @@
     |-- Interrupted         somebody interrupted what the flow was doing; the run lives on if the flow catches it
     |-- StepFailed          a step or effect failed for good; carries the recorded error
     |-- ChildFailed         a child that was joined failed or was cancelled; carries the recorded error
+    |-- ServerLost          an MCP server of an agent does not start, or went away in a call
     |-- RunFailed           a run that somebody waits for ended in `failed`
     |-- RunCancelled        a run that somebody waits for ended in `cancelled`
     |-- NeedsPerson         a run that somebody waits for cannot go on without a person
@@ -162,6 +163,10 @@ class ChildFailed(TorporError):
         self.detail = detail
         self.call = ""
         """The key of the join in its turn."""
+
+
+class ServerLost(TorporError):
+    """An MCP server of an agent does not start, or went away in the middle of a call, which it may have carried out."""
 
 
 class RunFailed(TorporError):

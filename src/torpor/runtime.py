@@ -18,6 +18,7 @@ from torpor.sdk.app import App
 from torpor.store import values
 from torpor.store.opening import check_schema, open_store
 from torpor.waker import Waker
+from torpor.worker import guests
 from torpor.worker.worker import Worker
 
 if TYPE_CHECKING:
@@ -123,6 +124,7 @@ class Process:
         try:
             await self.worker.run()
         finally:
+            await guests.left()
             wakes.cancel()
             with suppress(asyncio.CancelledError):
                 await wakes

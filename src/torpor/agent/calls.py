@@ -14,6 +14,7 @@ from pydantic_ai.exceptions import ToolFailed
 
 from torpor.agent import inside, outcomes
 from torpor.agent.delegate import ask_child, child_of
+from torpor.agent.servers import called
 from torpor.agent.tools import enter
 from torpor.core.effect import Safety
 from torpor.core.retry import RetryPolicy
@@ -117,7 +118,9 @@ class Call:
             return outcome
         args, ctx = self._args, replace(self._ctx, tool_call_approved=approved or self._ctx.tool_call_approved)
         safety = conversation.declared.safety_of(name, self._tool.tool_def.metadata)
-        call = partial(self._inner.call_tool, name, args, ctx, self._tool)
+        make = partial(self._inner.call_tool, name, args, ctx, self._tool)
+        again = safety is not Safety.ONCE
+        call = partial(called, make, self._inner, self._tool.tool_def, conversation.declared.name, again=again)
 
         async def act(context: EffectContext, **_shown: Any) -> dict[str, Any]:
             enter(context)

@@ -80,6 +80,8 @@ class Declared:
     planning: Planning | None = None
     reentry: bool = False
     """Whether the model is told how long the run slept and what woke it."""
+    named: set[str] = field(default_factory=set, compare=False)
+    """Tools of MCP servers that were named in the log, because nothing is declared of them."""
 
     def window_for(self, model: Any) -> Window:
         """Return what is sent at most to a model: as declared, else a share of what it is known to take."""

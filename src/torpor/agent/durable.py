@@ -24,6 +24,7 @@ from pydantic_ai.exceptions import ToolFailed
 from torpor.agent import outcomes
 from torpor.agent.asking import RecordedModel
 from torpor.agent.calls import Call, because
+from torpor.agent.servers import name_undeclared
 from torpor.errors import Interrupted, StepFailed
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ class RecordedToolset(WrapperToolset[Any]):
         """Return the tools; those that wait for consent are called like others, and ask then."""
         tools = await self.wrapped.get_tools(ctx)
         self.conversation.declared.learn(tools)
+        name_undeclared(self.conversation.declared, tools.values())
         asking = {name: tool for name, tool in tools.items() if tool.tool_def.kind == "unapproved"}
         self.conversation.asking.update(asking)
         plain = {name: replace(tool, tool_def=replace(tool.tool_def, kind="function")) for name, tool in asking.items()}

@@ -18,6 +18,7 @@ from pydantic_graph import End
 
 from torpor.agent.conversation import Conversation
 from torpor.agent.durable import Durable
+from torpor.agent.servers import connected
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,6 +65,8 @@ class Stay:
         self._steps = steps
         self._began = 0.0
         self._living: asyncio.Task[None] | None = None
+        self._over = False
+        """Whether it has said its last, and is about to close what it had opened."""
         self._turn: asyncio.Future[tuple[Guest, int]]
         self._played: asyncio.Future[Played]
         self.next_turn = 0
@@ -87,10 +90,11 @@ class Stay:
         self.next_turn = turn + 1
         return await self._played
 
-    def end(self) -> None:
-        """Let it go: the run is put away, or goes on from elsewhere."""
-        if self._living is not None:
+    def end(self) -> asyncio.Task[None] | None:
+        """Let it go: the run is put away, or goes on from elsewhere. Return what then closes what it had opened."""
+        if self._living is not None and not self._over:
             self._living.cancel()
+        return self._living
 
     async def _live(self) -> None:
         try:
@@ -107,16 +111,19 @@ class Stay:
         history = list(remembered.history)
         window = declared.window_for(model_of(declared.agent))
         conversation = Conversation(declared, window, remembered.before, remembered.pinned, _ids(history))
-        async with declared.agent.iter(
-            self._prompt,
-            message_history=history or None,
-            deps=await declared.make_deps(),
-            usage=self._usage,
-            usage_limits=UsageLimits(request_limit=None),  # a life may be long; what bounds it is its budget
-            conversation_id=self._run_id,
-            capabilities=[Durable(conversation)],
-            infer_name=False,
-        ) as run:
+        async with (
+            connected(declared.agent.toolsets, declared.name, self._run_id),
+            declared.agent.iter(
+                self._prompt,
+                message_history=history or None,
+                deps=await declared.make_deps(),
+                usage=self._usage,
+                usage_limits=UsageLimits(request_limit=None),  # a life may be long; what bounds it is its budget
+                conversation_id=self._run_id,
+                capabilities=[Durable(conversation)],
+                infer_name=False,
+            ) as run,
+        ):
             run.ctx.state.run_step = self._steps
             node: Any = run.next_node
             while not isinstance(node, End):
@@ -137,6 +144,7 @@ class Stay:
                     self._hand_out(played)
 
     def _hand_out(self, played: Played) -> None:
+        self._over = self._over or played.final
         if not self._played.done():
             played.seconds = self._played.get_loop().time() - self._began
             self._played.set_result(played)

@@ -26,8 +26,8 @@ class Guest(Protocol):
 class Kept(Protocol):
     """What guests keep from turn to turn."""
 
-    def end(self) -> None:
-        """Let it go: the run is put away, or lost."""
+    def end(self) -> asyncio.Future[Any] | None:
+        """Let it go: the run is put away, or lost. What is returned is waited for before the worker ends."""
 
 
 @dataclass(slots=True, eq=False)

@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from torpor.testing.mortal import OWNER, Life, MortalStore, Place
+from torpor.worker import guests
 from torpor.worker.calls import Calls
 from torpor.worker.worker import Worker
 
@@ -72,6 +73,7 @@ class LabWorker(Worker):
             self.stop()
             if self._running is not None:
                 await self._running
+            await guests.left()
             return
         for executor in self.executors.values():
             executor.ended = True

@@ -74,7 +74,23 @@ class Guests:
             one.cancel()
 
 
+_LEAVING: set[asyncio.Future[Any]] = set()
+"""What has been let go of and closes what it had opened."""
+LEAVE_SECONDS = 10.0
+
+
 def end(kept: Mapping[str, Kept]) -> None:
     """Let go of what guests keep from turn to turn: the run is put away, or lost."""
     for one in kept.values():
-        one.end()
+        leaving = one.end()
+        if leaving is not None and not leaving.done():
+            _LEAVING.add(leaving)
+            leaving.add_done_callback(_LEAVING.discard)
+
+
+async def left() -> None:
+    """Return once everything that this loop's workers let go of is closed, or has taken too long."""
+    here = asyncio.get_running_loop()
+    leaving = [one for one in _LEAVING if one.get_loop() is here]
+    if leaving:
+        await asyncio.wait(leaving, timeout=LEAVE_SECONDS)
