@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pydantic_ai import Agent, FunctionToolset, RunContext
 
+from tests.agent.provider.openai_stub import Refuses, Says
 from tests.agent.scripted import SEEN, agent_of, asked, forget
 from tests.worker.labs import on
 from torpor import App, RunFailed, UsageError
+from torpor.client import Client
 from torpor.testing import Script, call
 
 if TYPE_CHECKING:
+    from tests.agent.provider.openai_stub import Provider
     from tests.stores import Moment
     from torpor.store.protocol import Store
     from torpor.testing import Lab
@@ -116,3 +119,50 @@ def test_what_a_tool_declares_holds_wherever_it_is(store: Store, moment: Moment,
         assert {f"guarded {name}": 1} == SEEN
 
     on(store, moment, careful, check)
+
+
+def test_a_model_that_the_provider_does_not_know(store: Store, moment: Moment, provider: Provider) -> None:
+    """A person is asked, with what the provider said; once that is mended the run goes on, and nothing was lost."""
+    provider.say(Refuses(404, "The model `gpt-5-mini` does not exist"), Says("hello"))
+    known, agent = App(), Agent()
+    known.agent("asks", agent)
+
+    async def check(lab: Lab) -> None:
+        async with provider.model() as agent.model:
+            run = await lab.start("asks", "hi")
+            await lab.settle()
+            (wait,) = await lab.waits(run)
+            assert wait.for_person
+            assert "asks cannot ask its model" in wait.title
+            assert "does not exist" in wait.title
+            await lab.answer(wait, value="again")
+            assert (await lab.result(run)).strip() == "hello"
+
+    on(store, moment, known, check)
+
+
+def test_a_key_that_is_missing(
+    store: Store, moment: Moment, provider: Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run says which, and a retry goes on once the worker has it. A name of no provider is as clear."""
+    provider.say(Says("hello"))
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    keyless = App()
+    keyless.agent("keyless", Agent("openai-chat:gpt-5-mini", defer_model_check=True))
+    keyless.agent("nobody", Agent("nobody:knows-it", defer_model_check=True))
+
+    async def check(lab: Lab) -> None:
+        run = await lab.start("keyless", "hi")
+        with pytest.raises(RunFailed, match="OPENAI_API_KEY") as failed:
+            await lab.result(run)
+        assert "torpor retry" in failed.value.hint
+        with pytest.raises(RunFailed, match="nobody") as failed:
+            await lab.result(await lab.start("nobody", "hi"))
+        assert "torpor retry" in failed.value.hint
+        monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
+        monkeypatch.setenv("OPENAI_BASE_URL", provider.url)
+        await Client(lab.store).retry(run.name, by="ada")
+        assert (await lab.result(run)).strip() == "hello"
+
+    on(store, moment, keyless, check)

@@ -16,7 +16,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from pydantic_ai import RunUsage
-from pydantic_ai.exceptions import UnexpectedModelBehavior
+from pydantic_ai.exceptions import UnexpectedModelBehavior, UserError
 
 from torpor.agent import limits, planning, waking
 from torpor.agent.conversation import speaks
@@ -69,8 +69,8 @@ async def drive(declared: Declared, ctx: Context, state: AgentState) -> Any:
     except Interrupted:  # the model was, or what leads up to it: nothing of this turn is kept but what was asked
         state.prompt = joined(state.prompt, heard(await ctx.receive(MESSAGE)))
         return ctx.again(state)
-    except UnexpectedModelBehavior as error:
-        error.add_note("torpor retry RUN asks the model again; Agent(..., retries=3) lets it try more often")
+    except (UnexpectedModelBehavior, UserError) as error:
+        error.add_note(_next_step(error))
         raise
     _keep(state, played)
     waking.note(ctx, state, began, played.woke, least_seconds=waking.LONG_SECONDS)
@@ -92,6 +92,13 @@ async def drive(declared: Declared, ctx: Context, state: AgentState) -> Any:
     if declared.reentry and (told := waking.tell(state, least_seconds=waking.LONG_SECONDS)):
         state.prompt = told if state.prompt is None else joined(told, state.prompt)
     return ctx.again(state)
+
+
+def _next_step(error: Exception) -> str:
+    """Return what a person can do about an error of pydantic-ai's own."""
+    if isinstance(error, UserError):  # a key that is missing, a model that nobody knows, an agent that cannot be
+        return "mend it where the worker runs, then torpor retry RUN"
+    return "torpor retry RUN asks the model again; Agent(..., retries=3) lets it try more often"
 
 
 def _keep(state: AgentState, played: Played) -> None:
