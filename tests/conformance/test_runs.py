@@ -63,13 +63,24 @@ def test_an_empty_batch_is_no_error(store: Store) -> None:
 
 
 def test_the_first_of_two_equal_keys_wins(store: Store) -> None:
-    """A key binds one run for ever; who lost drops what it inserted."""
+    """A key binds one run until it is freed; who lost drops what it inserted."""
     one, two = populate(store, 2).runs
     assert store.transact_now(lambda tx: tx.claim_keys([(b"k1", one)])) == {b"k1": one}
     assert store.transact_now(lambda tx: tx.claim_keys([(b"k2", two), (b"k1", two)])) == {b"k2": two, b"k1": one}
     store.transact_now(lambda tx: tx.drop_runs([two]))
     assert list(store.transact_now(lambda tx: tx.get_runs([one, two]))) == [one]
     assert list(store.transact_now(lambda tx: tx.states([one, two]))) == [one]
+
+
+def test_a_key_is_freed_by_whom_it_binds_only(store: Store) -> None:
+    """Freed, it binds the next one; in the name of a run that it does not bind nothing is freed."""
+    one, two = populate(store, 2).runs
+    store.transact_now(lambda tx: tx.claim_keys([(b"k1", one), (b"k2", one)]))
+    store.transact_now(lambda tx: tx.free_keys([(b"k1", two), (b"k3", one)]))
+    assert store.transact_now(lambda tx: tx.claim_keys([(b"k1", two)])) == {b"k1": one}
+    store.transact_now(lambda tx: tx.free_keys([(b"k1", one)]))
+    assert store.transact_now(lambda tx: tx.claim_keys([(b"k1", two), (b"k2", two)])) == {b"k1": two, b"k2": one}
+    store.transact_now(lambda tx: tx.free_keys([]))
 
 
 def test_runs_are_listed_newest_first(store: Store) -> None:

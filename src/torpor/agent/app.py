@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from torpor.core.checkpoint import KEEP_CHECKPOINTS
@@ -133,8 +134,9 @@ class App(sdk.App):
         for an hour or more: how long, and what woke it. Raises UsageError.
         """
         from torpor.agent.declared import Declared, limits_of, rules, safeties
-        from torpor.agent.driver import program
+        from torpor.agent.driver import MESSAGE, program
         from torpor.agent.planners import planning_of
+        from torpor.agent.spans import invocation
         from torpor.agent.tools import checked_agent
 
         checked_agent(agent, name, taken=self.flows)
@@ -155,5 +157,6 @@ class App(sdk.App):
         )
         turn = program(declared)
         self.flow(name=name, version=version, keep_checkpoints=keep_checkpoints)(turn)
-        self.flows[name].warns = declared.warning
+        flow = self.flows[name]
+        flow.warns, flow.hears, flow.traces = declared.warning, MESSAGE, partial(invocation, name)
         return turn

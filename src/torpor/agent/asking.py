@@ -27,9 +27,10 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic_ai import ModelResponse, TextPart, TextPartDelta
 from pydantic_ai.messages import PartDeltaEvent, PartStartEvent
+from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.models.wrapper import WrapperModel
 
-from torpor.agent import prices, trouble
+from torpor.agent import parts, prices, spans, trouble
 from torpor.agent.calls import definition
 from torpor.agent.transcript import read, stored
 from torpor.agent.window import weight
@@ -98,17 +99,18 @@ class RecordedModel(WrapperModel):
 
     async def really(self, ctx: EffectContext, messages: list[ModelMessage], call: ModelCall) -> ModelResponse:
         """Ask the model now, and emit its words as they come."""
-        if not streams(self.wrapped):
-            response = await self.wrapped.request(messages, call.settings, call.parameters)
-            for part in response.parts:
-                if isinstance(part, TextPart) and part.content:
-                    ctx.emit(part.content)
-            return response
-        async with self.wrapped.request_stream(messages, call.settings, call.parameters) as stream:
-            async for event in stream:
-                if text := text_of(event):
-                    ctx.emit(text)
-        return stream.get()
+        who = self.conversation.declared.name
+        speech = parts.Speech(ctx, who)
+        with spans.chat(who, ctx.run_id, self.wrapped) as model:
+            if not streams(model):
+                response = await model.request(messages, call.settings, call.parameters)
+                for part in response.parts:
+                    speech.say(part.content if isinstance(part, TextPart) else "")
+                return response
+            async with model.request_stream(messages, call.settings, call.parameters) as stream:
+                async for event in stream:
+                    speech.say(text_of(event))
+            return stream.get()
 
 
 class ModelCall:
@@ -284,7 +286,8 @@ def streams(model: Model) -> bool:
     """Whether a model can answer word by word."""
     while isinstance(model, WrapperModel):
         model = model.wrapped
-    return getattr(model, "stream_function", True) is not None
+    own = type(model).request_stream is not FunctionModel.request_stream
+    return own or getattr(model, "stream_function", None) is not None
 
 
 def text_of(event: Any) -> str:

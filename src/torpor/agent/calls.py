@@ -12,13 +12,14 @@ from pydantic import ValidationError
 from pydantic_ai import ToolDenied
 from pydantic_ai.exceptions import ToolFailed
 
-from torpor.agent import inside, outcomes
+from torpor.agent import inside, parts, spans
 from torpor.agent.delegate import ask_child, child_of
 from torpor.agent.servers import called
 from torpor.agent.tools import enter
 from torpor.core.effect import Safety
 from torpor.core.retry import RetryPolicy
 from torpor.sdk.steps import Definition
+from torpor.sdk.tracing import carry
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -37,6 +38,7 @@ def definition(
     here = contextvars.copy_context()
 
     async def within(ctx: EffectContext, **args: Any) -> Any:
+        carry(here)
         return await asyncio.get_running_loop().create_task(_coroutine(act(ctx, **args)), context=here)
 
     return Definition(name, within, safety, RetryPolicy(), timeout_seconds, None, is_async=True, takes_context=True)
@@ -124,14 +126,21 @@ class Call:
 
         async def act(context: EffectContext, **_shown: Any) -> dict[str, Any]:
             enter(context)
-            return await inside.whole(conversation, name, place, safety, call)
+            parts.begin(context, name, at, self._shown)
+            with spans.tool(conversation.declared.name, context, name, ctx.tool_call_id, self._shown) as told:
+                outcome = await inside.whole(conversation, name, place, safety, call)
+                told(outcome)
+            parts.end(context, name, at, outcome)
+            return outcome
 
+        at = f"{conversation.turn}/{place}"
         outcome = await self._record(definition(name, act, safety, conversation.declared.timeout_of(name)), place)
         if inside.OPENS not in outcome:
             return outcome
         found = await inside.opened(conversation, name, place, call)
 
-        async def give(_context: EffectContext, **_shown: Any) -> dict[str, Any]:
+        async def give(context: EffectContext, **_shown: Any) -> dict[str, Any]:
+            parts.end(context, name, at, found)
             return found
 
         return await self._record(definition(name, give, Safety.REPEATABLE), f"{place} done")

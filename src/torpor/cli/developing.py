@@ -38,14 +38,16 @@ RELOADED = "TORPOR_DEV_RELOADED"
 DEBOUNCE_MILLISECONDS = 300
 
 
-def choose_app() -> str:
-    """Return the only app there is here, when none was named. Raises UsageError."""
+def choose_app(command: str = "dev") -> str:
+    """Return the only app there is here, when none was named to a command. Raises UsageError."""
     found = sorted(path.name for path in Path().glob("*.py") if "App(" in path.read_text("utf-8", "replace"))
     if len(found) == 1:
         return found[0]
     if not found:
-        raise UsageError("there is no app in this folder", hint="torpor init writes hello.py; then torpor dev hello.py")
-    raise UsageError(f"which app? {', '.join(found)}", hint=f"torpor dev {found[0]}")
+        raise UsageError(
+            "there is no app in this folder", hint=f"torpor init writes hello.py; then torpor {command} hello.py"
+        )
+    raise UsageError(f"which app? {', '.join(found)}", hint=f"torpor {command} {found[0]}")
 
 
 def start_again() -> None:
@@ -119,7 +121,8 @@ def _header(app: App, place: str, url: str, name: str, standing: str) -> Iterabl
     sample = example_input(flow)
     yield f"torpor {__version__}   {where} ({standing})   Python {platform.python_version()}"
     yield ""
-    yield f"  programs  {', '.join(f'{known} (flow)' for known in sorted(app.flows))}"
+    kinds = ((known, "agent" if app.flows[known].hears else "flow") for known in sorted(app.flows))
+    yield f"  programs  {', '.join(f'{known} ({kind})' for known, kind in kinds)}"
     yield f"  worker    {name}, reloads when {file} changes"
     yield "  people    torpor inbox"
     yield ""
@@ -153,6 +156,8 @@ def example_input(flow: Flow) -> str:
     samples = {str: "'\"Ana\"'", int: "1", float: "1.5", bool: "true", list: "'[]'", dict: "'{}'"}
     if not flow.takes_state:
         return ""
+    if flow.hears:
+        return "'\"Hello\"'"
     kind = getattr(flow.state_type, "__origin__", flow.state_type)
     if kind is None:
         return "null"

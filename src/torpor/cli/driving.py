@@ -30,6 +30,7 @@ class Driver:
 
     def __init__(self, store: Store, app: App, **options: Any) -> None:
         """Wire them; nothing runs before `start`. `options` are the worker's, None for its own default."""
+        os.environ.setdefault("PYDANTIC_AI_NO_BANNER", "1")  # which it would print into what a person reads
         self.process = Process(store, app, **{name: value for name, value in options.items() if value is not None})
         self.client = Client(store)
         self.interrupted = False

@@ -19,7 +19,7 @@ from torpor.engine.queries.spoken import duration
 from torpor.errors import StoreError, TorporError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from typing import IO
 
     from torpor.cli.screen import Screen
@@ -31,7 +31,7 @@ LATE_MICROS = 5_000_000
 """A run that is taken up so long after its moment is said to be late."""
 
 
-class _Said(NamedTuple):
+class Said(NamedTuple):
     """A line: when it happened, its display word, the run, the text, what can be pasted, and the wait."""
 
     at: int
@@ -64,19 +64,21 @@ class Feed:
         self._lines = lines
         self._reading: set[asyncio.Task[None]] = set()
         self._failures = failures
-        self._held: list[_Said] | None = [] if held else None
+        self._held: list[Said] | None = [] if held else None
         self.only = only
         self.lost: list[str] = []
         """Runs that were let go without being given back."""
-        self.asks = asyncio.Event()
-        """Set when a run was put away for a person."""
+        self.rests = asyncio.Event()
+        """Set when a run was put away: it may wait for a person."""
+        self.sink: Callable[[Said], bool] = _not_shown
+        """What may show a line in its own way; then it is not written."""
 
     def heard(self, event: str, executor: Executor, state: State) -> None:
         """Take an event of the worker: a plain callback of its loop."""
         open_waits = [row for row in executor.rows.values() if row.answered_at is None]
         people = [row for row in open_waits if row.kind.for_person]
-        if event == "left" and state is State.WAITING and people:
-            self.asks.set()
+        if event == "left" and state is State.WAITING:
+            self.rests.set()
         if event == "lost":
             self.lost.append(executor.name)
         if self.only not in {"", executor.name} and not (self._failures and event == "left" and state is State.FAILED):
@@ -128,23 +130,39 @@ class Feed:
             self._write(said)
 
     def _say(self, word: str, name: str, text: str, *, hint: str = "", wait: str = "") -> None:
-        said = _Said(clock.wall(), word, name, text, hint, wait)
+        said = Said(clock.wall(), word, name, text, hint, wait)
         if self._held is not None:
             self._held.append(said)
         else:
             self._write(said)
 
-    def _write(self, said: _Said) -> None:
-        at, word, name, text, hint, wait = said
-        if self._lines is not None:
-            more = {"wait": wait} if wait else {}
-            write({"at": iso(at), "event": word, "run": name, "text": text, **more}, self._lines, line=True)
+    def _write(self, said: Said) -> None:
+        if self.sink(said):
             return
+        if self._lines is None:
+            self._screen.say(self.line(said))
+        else:
+            self._document(said, self._lines)
+
+    def line(self, said: Said) -> str:
+        """Return a line as people read it."""
+        at, word, name, text, hint, _ = said
         after = f"   {hint}" if hint else ""
         room = self._screen.width - len(f"{clock_time(at)} x {name}  {after}")
         fitted = self._screen.fit(clean(text), max(room, 20))
         painted = self._screen.state(word, fitted) if word in {"needs you", "failed"} else fitted
-        self._screen.say(f"{clock_time(at)} {self._screen.glyph(word)} {name}  {painted}{after}")
+        return f"{clock_time(at)} {self._screen.glyph(word)} {name}  {painted}{after}"
+
+    @staticmethod
+    def _document(said: Said, lines: IO[str]) -> None:
+        more = {"wait": said.wait} if said.wait else {}
+        told = {"at": iso(said.at), "event": said.word, "run": said.name, "text": said.text, **more}
+        write(told, lines, line=True)
+
+
+def _not_shown(said: Said) -> bool:
+    del said
+    return False
 
 
 def _awake(executor: Executor) -> str:

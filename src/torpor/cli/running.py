@@ -1,38 +1,42 @@
-"""`torpor run`: one run, from start to end, in this process; its questions are asked in the terminal."""
+"""`torpor run`: one run, from start to end, in this process; it shows what the run says, and its questions are asked here."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import logging
+import os
 import sys
+from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from torpor import clock
-from torpor.cli import render
-from torpor.cli.deciding import closest
+from torpor.cli.asking import Asker, hears
 from torpor.cli.documents import write
 from torpor.cli.driving import INTERRUPTED, Driver, log_to_stderr
-from torpor.cli.feed import Feed
-from torpor.cli.following import PEOPLE
-from torpor.cli.options import value_of
+from torpor.cli.feed import Feed, Said
+from torpor.cli.keyboard import Keyboard
+from torpor.cli.live import View
+from torpor.cli.region import Beside, Region
 from torpor.cli.screen import Screen
-from torpor.engine.answers import answer_of
-from torpor.engine.queries.people import why_of
-from torpor.errors import Conflict, NeedsPerson, NotFound, UsageError
-from torpor.runtime import check_input, load_app, opened
+from torpor.cli.spoken import moment
+from torpor.client.listening import POLL_SECONDS
+from torpor.engine.queries.spoken import duration
+from torpor.errors import StoreUnavailable, TorporError
+from torpor.runtime import check_input, opened
 from torpor.store import values
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Iterator
 
-    from torpor.client import Client
-    from torpor.engine.queries.people import InboxItem
-    from torpor.sdk.app import App
+    from torpor.client import Client, Started
+    from torpor.sdk.app import App, Flow
 
 TIMED_OUT = 124
-_LATE = b""
-"""In the place of a result: it did not come in time. No stored body is empty."""
+RECALLED = 200
+"""So many of its newest parts are shown of a run that goes on."""
+_LONG = 200
+"""A longer command line is not repeated."""
 
 
 class Wanted(NamedTuple):
@@ -42,184 +46,254 @@ class Wanted(NamedTuple):
     program: str
     value: Any
     key: str | None
+    afresh: bool
     timeout_seconds: float | None
     by: str
     asks: bool
+    again: str
+    """The command that goes on with it."""
 
 
-async def run_here(wanted: Wanted, url: str, out: IO[str], *, as_json: bool) -> int:
+class Rest(NamedTuple):
+    """Why it is not waited for any longer, while the run goes on or sleeps."""
+
+    code: int
+    why: str = ""
+    result: Any = None
+    """What it answered last, if it is a conversation."""
+
+
+async def run_here(app: App, wanted: Wanted, url: str, out: IO[str], *, as_json: bool) -> int:
     """Run it and write its result; return the exit code. Raises RunFailed, RunCancelled, NeedsPerson and what a store says."""
     log_to_stderr(logging.WARNING if as_json else logging.INFO)
-    app = load_app(wanted.app)
-    _check_program(app, wanted)
-    check_input(app.flows[wanted.program], wanted.value)
-    screen = Screen.of(sys.stderr)
+    flow = app.flows[wanted.program]
+    check_input(flow, wanted.value)
     async with opened(url) as store:
         driver = Driver(store, app)
-        feed = Feed(driver.client, screen, only="-")
-        working = await driver.start(feed)
+        running = Running(driver, wanted, flow, out, as_json=as_json)
+        with running.shown():
+            return await running.to_its_end()
+
+
+class Running:
+    """One run, looked at and worked on here."""
+
+    def __init__(self, driver: Driver, wanted: Wanted, flow: Flow, out: IO[str], *, as_json: bool) -> None:
+        """Wire what drives it, what shows it and what asks about it."""
+        self._driver = driver
+        self._client: Client = driver.client
+        self._wanted = wanted
+        self._flow = flow
+        self._out = out
+        self._as_json = as_json
+        self._screen = Screen.of(sys.stderr)
+        self._region = Region(self._screen)
+        self._live = not as_json and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+        self._view = View(self._screen, self._region if self._live else None)
+        self._keyboard = Keyboard(self._region)
+        self._talks = wanted.asks and self._keyboard.there
+        self._feed = Feed(self._client, self._screen, only="-")
+        self._feed.sink = self._shows
+        self._answered: Any = None
+        """The answer of a conversation that was shown last."""
+
+    @contextmanager
+    def shown(self) -> Iterator[None]:
+        """While it is shown on a terminal, let whatever else is written there stand by itself."""
+        if not self._live:
+            yield
+            return
+        before = sys.stdout, sys.stderr
+        shown = (one for one in logging.getLogger().handlers if isinstance(one, logging.StreamHandler))
+        logged = [one for one in shown if one.stream is sys.stderr]
+        sys.stderr = Beside(sys.stderr, self._region)
+        if sys.stdout.isatty():
+            sys.stdout = Beside(sys.stdout, self._region)
+        for one in logged:
+            one.setStream(sys.stderr)
         try:
-            started = await driver.client.start(wanted.program, wanted.value, key=wanted.key)
-            feed.only = "-" if as_json else started.run_id
-            if not started.created and not as_json:
-                screen.say(f"{started.run_id} was started before with this key, and keeps its input; it goes on here")
-            body = await _unless_stopped(working, _ended(driver.client, feed, started.run_id, wanted, screen))
+            yield
         finally:
-            await driver.finish()
-            await feed.finish()
-    if body is _LATE:
-        return _goes_on(screen, started.run_id, wanted, TIMED_OUT)
-    if body is None:
-        return _goes_on(screen, started.run_id, wanted, INTERRUPTED if driver.interrupted else 0)
-    result = values.plain(body)
-    if as_json:
-        write({"run": started.run_id, "state": "completed", "result": result}, out)
-    else:
-        simple = not isinstance(result, dict | list)
-        out.write(json.dumps(result, ensure_ascii=False, indent=None if simple else 2) + "\n")
-        out.flush()
-    return 0
+            self._region.commit()
+            for one in logged:
+                one.setStream(before[1])
+            sys.stdout, sys.stderr = before
 
-
-async def _unless_stopped(working: asyncio.Task[None], waiting: Coroutine[Any, Any, bytes]) -> bytes | None:
-    """Return what is waited for, or None if the worker was told to stop before."""
-    ending = asyncio.create_task(waiting)
-    await asyncio.wait([ending, working], return_when=asyncio.FIRST_COMPLETED)
-    if ending.done():
+    async def to_its_end(self) -> int:
+        """Run, show, ask; write the result and return the exit code."""
+        client, wanted = self._client, self._wanted
+        working = await self._driver.start(self._feed)
+        following: asyncio.Task[None] | None = None
+        run = ""
         try:
+            if wanted.key is not None:
+                started = await client.start(wanted.program, wanted.value, key=wanted.key)
+            else:
+                started = await client.pick_up(wanted.program, wanted.value, by=wanted.by, afresh=wanted.afresh)
+            run = started.run_id
+            self._feed.only = "-" if self._as_json else run
+            if not self._as_json:
+                await self._greet(started)
+                following = asyncio.create_task(self._view.follow(client, run))
+            ended = await self._unless_stopped(working, run)
+        except TorporError:
+            if following is not None:  # what it said before that is told first
+                await self._view.catch_up(client, run)
+                self._view.settle()
+            raise
+        finally:
+            await self._driver.finish()
+            await self._feed.finish()
+            if following is not None:
+                following.cancel()
+        if not self._as_json:
+            await self._view.catch_up(client, run)
+        if isinstance(ended, Rest):
+            return await self._rests(run, ended)
+        return self._write(run, values.plain(ended))
+
+    async def _greet(self, started: Started) -> None:
+        """Say which run it is, and of one that goes on what it said last."""
+        run, say, paint = started.run_id, self._view.say, self._screen.paint
+        if started.created:
+            if self._live:
+                say(paint(run, "dim"))
+            return
+        shown = await self._client.show(run)
+        ago = duration(shown.at - shown.line.created_at)
+        if self._wanted.key is not None:
+            say(f"{run} was started before with this key, and keeps its input; it goes on here")
+        else:
+            say(f"{run} goes on: this command started it {ago} ago; --new starts another")
+        self._view.n = max(0, shown.parts - RECALLED) if self._live else shown.parts
+        if self._live and self._view.n:
+            say(paint(f"what it said before: torpor tail {run}", "dim"))
+        await self._view.catch_up(self._client, run)
+
+    def _shows(self, said: Said) -> bool:
+        """Show what happens to the run; False: it is for the feed to say it, in a line."""
+        if not self._live or said.name != self._feed.only:
+            return False
+        self._view.thinks(
+            "thinking" if self._flow.hears else "at work"
+        ) if said.word == "running" else self._view.thinks("")
+        if said.word == "running" and said.text == "awake":
+            return True
+        if said.word in {"completed", "cancelled", "failed"} or (said.word == "needs you" and self._talks):
+            return True  # the end, or the question itself, follows
+        if said.word == "asleep" and self._flow.hears and said.text == f"asleep: message {self._flow.hears}":
+            return True
+        self._view.say(self._feed.line(said))
+        return True
+
+    async def _unless_stopped(self, working: asyncio.Task[None], run: str) -> bytes | Rest:
+        """Return the result's body, or why it is not waited for: the worker was told to stop, for example."""
+        ending = asyncio.create_task(self._ended(run))
+        await asyncio.wait([ending, working], return_when=asyncio.FIRST_COMPLETED)
+        if ending.done():
+            return await ending
+        ending.cancel()
+        await asyncio.wait([ending])
+        await working
+        return Rest(INTERRUPTED if self._driver.interrupted else 0)
+
+    async def _ended(self, run: str) -> bytes | Rest:
+        """Return the result's body, asking a person whenever the run waits for one."""
+        wanted = self._wanted
+        ending = asyncio.create_task(self._client.ended(run, timeout_seconds=wanted.timeout_seconds))
+        served = f"torpor worker {wanted.app}"
+        asker = Asker(self._client, self._view, self._keyboard, by=wanted.by, asks=wanted.asks, served=served)
+        try:
+            while not ending.done():
+                attending = asyncio.create_task(self._attend(asker, run))
+                await asyncio.wait([ending, attending], return_when=asyncio.FIRST_COMPLETED)
+                if not attending.done():
+                    attending.cancel()
+                    await asyncio.wait([attending])
+                    await asker.withdraw()
+                elif (rest := await attending) is not None:
+                    return rest
+                else:
+                    await self._stirred(ending)
             return await ending
         except TimeoutError:
-            return _LATE
-    ending.cancel()
-    await working
-    return None
+            return Rest(TIMED_OUT, f"had not ended after {wanted.timeout_seconds:g} seconds")
+        finally:
+            ending.cancel()
 
+    async def _stirred(self, ending: asyncio.Task[bytes]) -> None:
+        """Return when the run may wait for a person: it was put away here, or a moment has passed and it was elsewhere."""
+        rests = asyncio.create_task(self._feed.rests.wait())
+        await asyncio.wait([ending, rests], timeout=POLL_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        rests.cancel()
+        self._feed.rests.clear()
 
-def _goes_on(screen: Screen, run: str, wanted: Wanted, code: int) -> int:
-    """Say that the run is still there, and how it goes on."""
-    why = f"had not ended after {wanted.timeout_seconds:g} seconds; it " if code == TIMED_OUT else ""
-    screen.say(f"{run} {why}goes on with: torpor worker {wanted.app}   and is seen with: torpor show {run}")
-    return code
-
-
-def _check_program(app: App, wanted: Wanted) -> None:
-    if wanted.program not in app.flows:
-        has = ", ".join(sorted(app.flows)) or "none"
-        near = closest(wanted.program, sorted(app.flows)).replace("torpor start", f"torpor run {wanted.app}")
-        raise UsageError(f'no program named "{wanted.program}" in {wanted.app} (it has: {has})', hint=near)
-
-
-async def _ended(client: Client, feed: Feed, run: str, wanted: Wanted, screen: Screen) -> bytes:
-    """Return the result's body, asking a person whenever the run was put away for one."""
-    ending = asyncio.create_task(client.ended(run, timeout_seconds=wanted.timeout_seconds))
-    try:
-        feed.asks.set()  # a run that was started before may be waiting for a person already
-        while True:
-            asks = asyncio.create_task(feed.asks.wait())
-            await asyncio.wait([ending, asks], return_when=asyncio.FIRST_COMPLETED)
-            asks.cancel()
-            if ending.done():
-                return await ending
-            feed.asks.clear()
-            await _ask_all(client, run, wanted, screen)
-    finally:
-        ending.cancel()
-
-
-async def _ask_all(client: Client, run: str, wanted: Wanted, screen: Screen) -> None:
-    line = await client.get(run)
-    if line.shown != "needs you":
-        return
-    for wait in line.waits:
-        if wait.kind not in PEOPLE:
-            continue
+    async def _attend(self, asker: Asker, run: str) -> Rest | None:
+        """Ask what is to be asked; return a Rest if that is the end of it here."""
         try:
-            item = await client.wait(wait.wait)
-        except (Conflict, NotFound):
-            continue  # decided meanwhile
-        if not wanted.asks or not (sys.stdin.isatty() and sys.stderr.isatty()):
-            command = render.verbs(item)[0][0]
-            hint = f"{command}   then torpor worker {wanted.app} goes on with it"
-            raise NeedsPerson(f"{run} needs a person: {item.asks} {item.what}{why_of(item)}", hint=hint)
-        try:
-            await _ask(client, item, wanted, screen)
-        except Conflict as first:
-            screen.say(first.message)
+            await asker.attend(run)
+            name = self._flow.hears
+            if not name or not hears(await self._client.get(run), name):
+                return None
+            answer = await self._client.view(run)
+            if not self._talks:
+                return Rest(0, "waits for what you say next", answer)
+            await self._view.catch_up(self._client, run)
+            self._show_answer(answer)
+            return None if await asker.message(run, name) else Rest(0, "waits for what you say next")
+        except StoreUnavailable:
+            return None  # it is asked again
 
+    def _show_answer(self, answer: Any) -> None:
+        """Let an answer stand on the screen, once: it may not have been spoken."""
+        fresh, self._answered = answer != self._answered, answer
+        spoken = self._view.settle(but=answer if isinstance(answer, str) else None)
+        if answer is not None and fresh and not spoken:
+            for line in _written(answer, plain=True).splitlines():
+                self._view.say(line)
 
-async def _ask(client: Client, item: InboxItem, wanted: Wanted, screen: Screen) -> None:
-    for line in render.item_lines(screen, item, clock.wall()):
-        if line.startswith("next: "):
-            break
-        screen.say(line)
-    if item.asks == "approve":
-        said = await _line(f"approve {item.what} [y/N] ")
-        if said.lower() in {"y", "yes"}:
-            await client.approve(item.wait, by=wanted.by, digest=item.digest)
+    # the end
+
+    def _write(self, run: str, result: Any) -> int:
+        if self._as_json:
+            write({"run": run, "state": "completed", "result": result}, self._out)
+            return 0
+        plain = bool(self._flow.hears)
+        spoken = self._view.settle(but=result if plain and isinstance(result, str) else None)
+        if not (spoken and self._live and self._out.isatty()):  # there it stands already
+            self._out.write(_written(result, plain=plain) + "\n")
+            self._out.flush()
+        return 0
+
+    async def _rests(self, run: str, rest: Rest) -> int:
+        """Say that the run is still there, how it stands, and how it goes on."""
+        line = await self._client.get(run)
+        if self._as_json:
+            write({"run": run, "state": line.state, "result": rest.result}, self._out)
+            return rest.code
+        answer = rest.result
+        spoken = self._view.settle(but=answer if isinstance(answer, str) else None)
+        if answer is not None and not (spoken and self._live and self._out.isatty()):
+            self._out.write(_written(answer, plain=True) + "\n")
+            self._out.flush()
+        until = f" until {moment(line.next_at, clock.wall())}" if line.next_is == "wakes" and line.next_at else ""
+        stands = {
+            "asleep": f"sleeps{until}",
+            "needs you": "waits for you",
+            "running": f"goes on on {line.worker}",
+        }.get(line.shown, f"rests at turn {line.turn}")
+        self._screen.say(f"{run} {rest.why or stands}; nothing of it is lost. It goes on with the same command")
+        if len(self._wanted.again) <= _LONG:
+            self._screen.say(f"next: {self._wanted.again}")
+            self._screen.say(f"      torpor show {run}")
         else:
-            await client.deny(item.wait, by=wanted.by)
-        return
-    if item.asks == "budget":
-        await _ask_for_money(client, item, wanted)
-        return
-    if item.asks == "answer":
-        await _answer(client, item, wanted, screen)
-        return
-    happened = "did it happen? [h]appened, " if item.asks == "settle" else ""
-    question = f"{happened}[a]gain, [f]ailed, [l]eave it "
-    said = (await _line(question)).lower()[:1]
-    if said == "h" and item.asks == "settle":
-        await client.answer(item.wait, happened=await _result(screen), by=wanted.by)
-    elif said == "a":
-        await client.answer(item.wait, again=True, by=wanted.by)
-    elif said == "f":
-        await client.answer(item.wait, fail=await _line("why? ") or "a person said so", by=wanted.by)
-    else:
-        raise NeedsPerson(f"{item.run} needs a person: {item.asks} {item.what}", hint=f"torpor inbox {item.wait}")
+            self._screen.say(f"next: torpor show {run}")
+        return rest.code
 
 
-async def _ask_for_money(client: Client, item: InboxItem, wanted: Wanted) -> None:
-    said = (await _line("[r]aise the limit, allow it [o]nce, [n]o, [l]eave it ")).lower()[:1]
-    if said == "r":
-        await client.raise_budget(item.wait, await _line("by how many dollars? "), by=wanted.by)
-    elif said == "o":
-        await client.allow_once(item.wait, by=wanted.by)
-    elif said == "n":
-        await client.refuse_budget(item.wait, await _line("why? "), by=wanted.by)
-    else:
-        raise NeedsPerson(f"{item.run} needs a person: {item.what}", hint=f"torpor inbox {item.wait}")
-
-
-async def _answer(client: Client, item: InboxItem, wanted: Wanted, screen: Screen) -> None:
-    """Ask until the answer fits, or nothing is said."""
-    while said := await _line(f"{item.what} "):
-        try:
-            await client.answer(item.wait, value=answer_of(item.content, said), by=wanted.by)
-        except UsageError as refused:
-            screen.say(refused.message)
-        else:
-            return
-    raise NeedsPerson(f"{item.run} needs a person: {item.asks} {item.what}", hint=f"torpor inbox {item.wait}")
-
-
-async def _result(screen: Screen) -> Any:
-    while True:
-        given = await _line("what did it give back? JSON, empty for nothing: ")
-        try:
-            return value_of(given or None, "that")
-        except UsageError as error:
-            screen.say(error.message)
-
-
-async def _line(question: str) -> str:
-    """Ask on the terminal and return the line. Nothing blocks meanwhile, and Ctrl-C is heard."""
-    sys.stderr.write(question)
-    sys.stderr.flush()
-    loop = asyncio.get_running_loop()
-    readable = asyncio.Event()
-    loop.add_reader(sys.stdin, readable.set)
-    try:
-        await readable.wait()
-        return sys.stdin.readline().strip()
-    finally:
-        loop.remove_reader(sys.stdin)
+def _written(result: Any, *, plain: bool) -> str:
+    """Return a result as it is written: JSON, but of an agent a text as it is."""
+    if plain and isinstance(result, str):
+        return result
+    simple = not isinstance(result, dict | list)
+    return json.dumps(result, ensure_ascii=False, indent=None if simple else 2)

@@ -106,8 +106,15 @@ class Teller:
             self._show(part.body)
 
     def _show(self, body: object) -> None:
+        from torpor.cli.live import call_words
+        from torpor.core.stream import SAYS, TOOL
+
         if isinstance(body, str):
             self._write(body)
+        elif isinstance(body, dict) and SAYS in body:
+            self._end_line()  # an answer begins
+        elif isinstance(body, dict) and TOOL in body:
+            self._line(self._screen.paint(f"  {call_words(body)}", "dim"))
         else:
             self._line(json.dumps(body, ensure_ascii=False))
 

@@ -80,12 +80,19 @@ def worker(  # noqa: PLR0913, PLR0917 - what a worker can be told
 
 
 def run(
-    app: File,
-    program: Annotated[str, typer.Argument(metavar="PROGRAM", help="The program's name.")],
-    value: Annotated[str | None, typer.Argument(metavar="INPUT", help="JSON, @FILE or - for standard input.")] = None,
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="[APP.py] PROGRAM [INPUT]",
+            help="APP.py may be left out if there is one. INPUT: JSON, @FILE or - for standard input; a text for an agent.",
+        ),
+    ],
     store: Store = None,
     as_json: Json = False,
-    key: Annotated[str | None, typer.Option("--key", help="The same key goes on with the same run.")] = None,
+    new: Annotated[bool, typer.Option("--new", help="Start another run, though this command has an open one.")] = False,
+    key: Annotated[
+        str | None, typer.Option("--key", help="The same key goes on with the same run, whatever its input.")
+    ] = None,
     timeout: Annotated[
         float | None, typer.Option("--timeout", min=0.0, help="Wait so many seconds (code 124).")
     ] = None,
@@ -93,17 +100,24 @@ def run(
 ) -> None:
     """Start a run, work here until it ends, and print its result.
 
-    It asks in the terminal when it needs a person; elsewhere it stops with exit code 5.
+    It shows what the run says, and asks in the terminal when it needs a person; elsewhere it stops with exit code 5. An agent
+    that converses is spoken to at the prompt; Ctrl-D leaves it. Ctrl-C leaves the run asleep: the same command (the same
+    program and input, by the same person) goes on with it until it has ended, and then starts another one.
     """
     import asyncio
 
+    from torpor.cli.naming import command_of, named, prompt_of
     from torpor.cli.running import Wanted, run_here
 
     out = sys.stdout
     if as_json:
         sys.stdout = sys.stderr  # what the program prints must not get between
-    wanted = Wanted(app, program, value_of(value, "the input"), key, timeout, decider(by), asks=not as_json)
-    code = asyncio.run(run_here(wanted, store_url(store), out, as_json=as_json))
+    if new and key is not None:
+        raise UsageError("--new starts a run of its own, --key names one", hint="another --key is another run")
+    place, app, program, text = named(words)
+    value = prompt_of(text, program) if app.flows[program].hears else value_of(text, "the input")
+    wanted = Wanted(place, program, value, key, new, timeout, decider(by), not as_json, command_of(sys.argv))
+    code = asyncio.run(run_here(app, wanted, store_url(store), out, as_json=as_json))
     if code:
         raise typer.Exit(code)
 

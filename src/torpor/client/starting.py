@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from torpor.client.checking import check_start
+from torpor.client.checking import check_start, check_text
 from torpor.client.connected import Connected
 from torpor.client.tracing import active
 from torpor.clock import as_micros, micros
@@ -89,6 +90,20 @@ class Starting(Connected):
         if trace:
             wanted = wanted._replace(trace=trace)
         done = (await self.store.transact(runs.start, [wanted]))[0]
+        return Started(done.name, done.created)
+
+    async def pick_up(self, program: str, input: Any = None, *, by: str = "", afresh: bool = False) -> Started:  # noqa: A002 - as `start`
+        """Go on with the open run of a program that was picked up with this very input by this person, else start one.
+
+        That is what `torpor run` does: the same command goes on with the same run, however often it was broken off, and
+        begins another one when that has ended; with `afresh` it does in any case. Raises as `start`.
+        """
+        check_text(program, "program")
+        encoded = values.encode(input, path="input")
+        body, blob = put_aside(encoded)
+        said = blake2b(encoded, digest_size=16, key=blake2b(by.encode("utf-8", "surrogatepass")).digest())
+        wanted = runs.Start(program, body, f"~picked up {said.hexdigest()}", blob=blob, trace=active())
+        done = await self.store.transact(runs.pick_up, wanted, afresh=afresh)
         return Started(done.name, done.created)
 
     async def cancel(self, run: str, *, reason: str = "") -> Cancelled:

@@ -30,6 +30,14 @@ if TYPE_CHECKING:
 PRUNED = "pruned"
 """What a reader is told in the place of parts that are gone; not a part itself."""
 
+TOOL = "tool"
+"""A value part with this key tells of a call of a tool, by its name."""
+CALL = "call"
+"""With it stands which call: equal in the part that says that it begins and in that which says what it gave."""
+
+SAYS = "says"
+"""A value part with this key comes before the first text of an answer, and names who says it."""
+
 FLOW = 0
 """The voice of the flow itself."""
 

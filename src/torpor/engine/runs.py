@@ -93,6 +93,21 @@ def start(tx: Tx, wanted: Sequence[Start]) -> list[Started]:
     ]
 
 
+def pick_up(tx: Tx, wanted: Start, *, afresh: bool = False) -> Started:
+    """Go on with the run that a key names unless it has ended; else start one, which the key names from then on.
+
+    With `afresh` one is started in any case. If two do so at once they get the same new run. Raises UsageError as `start`.
+    """
+    found = start(tx, [wanted])[0]
+    if found.created or wanted.key is None:
+        return found
+    before = tx.get_runs([found.run_id], lock=True).get(found.run_id)
+    if before is not None and not before.state.final and not afresh:
+        return found
+    tx.free_keys([(_key_digest(wanted.program, wanted.key), found.run_id)])
+    return start(tx, [wanted])[0]
+
+
 def _tagged(tx: Tx, wanted: Sequence[Start], known: Mapping[str, ProgramRow]) -> dict[tuple[str, str], int]:
     """Return the number of each (program, tag): that of the newest version, written if the tag is new."""
     numbers = {(one.program, ""): known[one.program].id for one in wanted}

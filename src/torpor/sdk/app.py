@@ -42,6 +42,10 @@ class Flow:
     """The annotation of the state parameter, for decoding input that came as plain JSON."""
     warns: Callable[[], str] | None = None
     """Returns what a worker says when it begins to serve it, empty if nothing."""
+    hears: str = ""
+    """The signal by which people speak to it, if it is an agent: its input and what follows are what they say."""
+    traces: Callable[[str], tuple[str, dict[str, str | int]]] | None = None
+    """Of a run, by its name: what the span of a stretch is called, and what is said in it besides."""
     upcasts: dict[int, Callable[[Any], Any]] = field(default_factory=dict)
     effects: dict[str, Definition] = field(default_factory=dict)
     """The app's effects by name: what a compensation is found by."""

@@ -25,6 +25,9 @@ class Voice(Protocol):
     def emit(self, part: object) -> None:
         """Put a part into the run's stream."""
 
+    def struck(self, text: str) -> str:
+        """Return a text without any secret that was resolved."""
+
     def ended(self, *, cancelled: bool) -> None:
         """Take note that the attempt is over."""
 
@@ -55,6 +58,10 @@ class EffectContext:
         UsageError for more than a megabyte at once and in a `transactional` effect.
         """
         self.voice.emit(part)
+
+    def struck(self, text: str) -> str:
+        """Return a text without any secret that this worker resolved, for whoever shows it elsewhere (G15)."""
+        return self.voice.struck(text)
 
     def secret(self, name: str) -> str:
         """Return a secret by name, resolved now; it is never stored (G15). Raises NotFound."""

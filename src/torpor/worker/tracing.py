@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from torpor.core.replay import shown
 from torpor.errors import StoreError
+from torpor.sdk.tracing import TRACED, Traced
 from torpor.store.protocol import Lane
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Span, Tracer, TracerProvider
 
     from torpor.core.wait import Open
+    from torpor.sdk.app import Flow
     from torpor.store.protocol import Store
     from torpor.store.rows import Claimed
 
@@ -40,15 +42,16 @@ class Named(NamedTuple):
     attributes: dict[str, str | int]
 
 
-def stretch_of(run: str, program: str, version: int, worker: str) -> Named:
-    """Return what the span of a stretch says."""
+def stretch_of(run: str, flow: Flow, version: int, worker: str) -> Named:
+    """Return what the span of a stretch says; a flow may have a name of its own for it, and more to say."""
     said: dict[str, str | int] = {
         "torpor.run": run,
-        "torpor.program": program,
+        "torpor.program": flow.name,
         "torpor.version": version,
         "torpor.worker": worker,
     }
-    return Named(f"torpor.stretch {program}", said)
+    name, more = (f"torpor.stretch {flow.name}", {}) if flow.traces is None else flow.traces(run)
+    return Named(name, {**said, **more})
 
 
 def tracing(provider: TracerProvider | None, store: Store, token_key: str) -> Tracing | None:
@@ -68,6 +71,7 @@ class Tracing:
         """Use a provider. `token_key` is the store's own secret: two stores never name a trace alike."""
         from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
+        self._provider = provider
         self._tracer = provider.get_tracer("torpor")
         self._sampler = getattr(provider, "sampler", None)
         self._extract = TraceContextTextMapPropagator().extract
@@ -91,7 +95,7 @@ class Tracing:
         context = self._extract(said, Context())
         lease = {"torpor.turn": claimed.state.turn, "torpor.epoch": claimed.lease.epoch}
         span = self._tracer.start_span(told.name, context, attributes={**told.attributes, **lease})
-        return Stretch(self._tracer, span, strike)
+        return Stretch(self._provider, self._tracer, span, strike)
 
     def _own(self, run_id: int, name: str) -> str:
         """Return the traceparent of a run that was started in no trace: the same on every worker, sampled or not."""
@@ -110,10 +114,11 @@ class Tracing:
 class Stretch:
     """The span of one stretch."""
 
-    __slots__ = ("_span", "_strike", "_tracer", "traceparent")
+    __slots__ = ("_provider", "_span", "_strike", "_tracer", "traceparent")
 
-    def __init__(self, tracer: Tracer, span: Span, strike: Callable[[str], str]) -> None:
+    def __init__(self, provider: TracerProvider, tracer: Tracer, span: Span, strike: Callable[[str], str]) -> None:
         """Take a span that was begun; `strike` takes out of a text what may not be told."""
+        self._provider = provider
         self._tracer = tracer
         self._span = span
         self._strike = strike
@@ -148,6 +153,7 @@ class Stretch:
         span = self._begin(told)
         within = contextvars.copy_context()
         within.run(context.attach, trace.set_span_in_context(span, context.Context()))
+        within.run(TRACED.set, Traced(self._provider, span))
 
         def ended(result: Any, error: BaseException | None) -> None:
             self._end(span, error)

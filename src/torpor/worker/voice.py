@@ -53,6 +53,10 @@ class Voice:
         """Take note, on the loop, that the attempt has ended."""
         self._end(self, cancelled)
 
+    def struck(self, text: str) -> str:
+        """Return a text without secrets."""
+        return self._strike(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
+
     def emit(self, part: object) -> None:
         """Say a text or a storable value. Raises UnstorableValue, UsageError if it is too large."""
         kind, said = spoken(part, self._strike)
@@ -99,6 +103,10 @@ class Mute:
         """Refuse. Raises UsageError."""
         del part
         raise UsageError(self._why, hint="emit in the flow, after it")
+
+    def struck(self, text: str) -> str:
+        """Return the text: nothing that is said here leaves the process."""
+        return text
 
     def ended(self, *, cancelled: bool) -> None:
         """Do nothing: it said nothing."""

@@ -243,7 +243,7 @@ class Worker:
             served = self._served[one.run.program]
             executor = Executor(self, one, served.flow, served.version, blobs)
             if self._tracing is not None:
-                told = stretch_of(executor.name, served.flow.name, served.version, self.name)
+                told = stretch_of(executor.name, served.flow, served.version, self.name)
                 executor.trace = self._tracing.stretch(one, told, parents.get(one.run.id, ""), executor.bodies.struck)
             self.executors[one.run.id] = executor
             self._tenant = one.run.tenant

@@ -39,6 +39,8 @@ SELECT id, now FROM asked, moment ORDER BY n"""
 _CLAIM_KEYS = """INSERT INTO run_keys (digest, run_id)
     SELECT * FROM unnest(%(digests)s::bytea[], %(runs)s::bigint[]) AS k(digest, run_id) ORDER BY digest, run_id
     ON CONFLICT DO NOTHING"""
+_FREE_KEYS = """DELETE FROM run_keys k USING unnest(%(digests)s::bytea[], %(runs)s::bigint[]) AS f(digest, run_id)
+    WHERE k.digest = f.digest AND k.run_id = f.run_id"""
 _DROP_RUNS = """WITH gone AS (DELETE FROM runs WHERE id = ANY(%(ids)s::bigint[])),
     named AS (DELETE FROM blob_runs WHERE run_id = ANY(%(ids)s::bigint[]))
     DELETE FROM states WHERE run_id = ANY(%(ids)s::bigint[])"""
@@ -108,6 +110,10 @@ class RunVerbs(Begun):
         digests = ByteaArray([key[0] for key in keys])
         self._tell(_CLAIM_KEYS, digests=digests, runs=longs([key[1] for key in keys]))
         return dict(self._ask("SELECT digest, run_id FROM run_keys WHERE digest = ANY(%(d)s::bytea[])", d=digests))
+
+    def free_keys(self, keys: Sequence[tuple[bytes, int]]) -> None:
+        """Unbind keys."""
+        self._tell(_FREE_KEYS, digests=ByteaArray([key[0] for key in keys]), runs=longs([key[1] for key in keys]))
 
     def drop_runs(self, ids: Sequence[int]) -> None:
         """Remove runs that lost their key."""

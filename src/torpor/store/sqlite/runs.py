@@ -84,6 +84,10 @@ class RunVerbs(Begun):
             for digest, _ in keys
         }
 
+    def free_keys(self, keys: Sequence[tuple[bytes, int]]) -> None:
+        """Unbind keys."""
+        self._db.executemany("DELETE FROM run_keys WHERE digest = ? AND run_id = ?", keys)
+
     def drop_runs(self, ids: Sequence[int]) -> None:
         """Remove runs that lost their key."""
         for table, column in (("runs", "id"), ("states", "run_id"), ("blob_runs", "run_id")):

@@ -29,6 +29,9 @@ class RunVerbs(Protocol):
     def claim_keys(self, keys: Sequence[tuple[bytes, int]]) -> dict[bytes, int]:
         """Bind each (digest, run) unless the digest is bound; return the run that each digest is bound to now."""
 
+    def free_keys(self, keys: Sequence[tuple[bytes, int]]) -> None:
+        """Unbind each digest from a run, unless it is bound to another one by now."""
+
     def drop_runs(self, ids: Sequence[int]) -> None:
         """Remove runs that were inserted in this transaction and lost their key to another."""
 
