@@ -162,8 +162,12 @@ def test_at_work_is_said_until_something_else_says_it() -> None:
     assert looker.text == "Well."
     looker.hears(begins("1/0"), gave("1/0", 1))
     assert looker.text == "Well.\n  ✓ read   1\n  thinking"
+    looker.view.say("A line of the feed.")
+    assert looker.text == "Well.\n  ✓ read   1\nA line of the feed."
+    looker.hears("And ")
+    print("printed", file=Beside(looker.out, looker.region))
     looker.view.thinks("")
-    assert looker.text == "Well.\n  ✓ read   1"
+    assert looker.text == "Well.\n  ✓ read   1\nA line of the feed.\nAnd\nprinted"
 
 
 def test_without_a_terminal_each_block_is_told_once() -> None:

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from pydantic_ai import ToolDenied
 from pydantic_ai.exceptions import ToolFailed
 
-from torpor.agent import inside, parts, spans
+from torpor.agent import inside, outcomes, parts, spans
 from torpor.agent.delegate import ask_child, child_of
 from torpor.agent.servers import called
 from torpor.agent.tools import enter

@@ -18,6 +18,7 @@ from torpor.cli.editing import edits_of
 from torpor.cli.following import PEOPLE
 from torpor.cli.keyboard import Overtaken
 from torpor.cli.options import value_of
+from torpor.cli.screen import clean
 from torpor.client.listening import until
 from torpor.engine.answers import answer_of
 from torpor.engine.queries.people import why_of
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 MESSAGE = "> "
 """The prompt at which the next message to an agent is typed."""
 _GENERATIONS = 50
+_FIELD_LETTERS = 40
+"""So much of a field's present value stands before the cursor: all of it stands above."""
 _NEWS = frozenset({"ended", "ready"})
 """What is hinted at when a wait was decided: its run can go on."""
 
@@ -157,7 +160,7 @@ class Asker:
         editable = item.proposed is not None
         keys = "[y]es, [n]o, [e]dit" if editable else "[y]es, [n]o"
         while True:
-            question = f"approve {item.what}{' as edited' if edits else ''} {keys} "
+            question = f"approve {clean(item.what)}{' as edited' if edits else ''} {keys} "
             said = (await self._line(item, question)).lower()
             if said in {"y", "yes"}:
                 try:
@@ -201,9 +204,10 @@ class Asker:
 
     async def _field(self, item: InboxItem, name: str, value: Any) -> Any:
         """Ask for a field's new value: a text stays a text, the rest is JSON; Enter keeps it."""
-        shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        shown = clean(" ".join((value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)).split()))
+        shown = shown if len(shown) <= _FIELD_LETTERS else f"{shown[: _FIELD_LETTERS - 3]}..."
         while True:
-            said = await self._line(item, f"  {name} [{shown}] ")
+            said = await self._line(item, f"  {clean(name)} [{shown}] ")
             if not said or isinstance(value, str):
                 return said or value
             try:

@@ -109,13 +109,31 @@ async def last_words(client: Client, driver: Driver, feed: Feed) -> str:
     return ". ".join([standing, *effects]) + "."
 
 
-def log_to_stderr(level: int, *, as_json: bool = False) -> None:
-    """Show torpor's log lines, an author's `ctx.log` among them, on standard error; as JSON lines for machines."""
+def log_to_stderr(level: int, *, as_json: bool = False, of_one_run: bool = False) -> None:
+    """Show torpor's log lines, an author's `ctx.log` among them, on standard error; as JSON lines for machines.
+
+    Those `of_one_run` do not name it again and again.
+    """
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
     logging.getLogger("torpor").setLevel(level)
     if as_json:
         for shown in logging.getLogger().handlers:
             shown.setFormatter(JsonLines())
+    elif of_one_run:
+        for shown in logging.getLogger().handlers:
+            shown.setFormatter(OfOneRun("%(asctime)s %(message)s", datefmt="%H:%M:%S"))
+
+
+class OfOneRun(logging.Formatter):
+    """What happened, then what else the line carries, except for the worker and the run."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the name that logging gives it
+        """Return the line."""
+        fields = dict(getattr(record, "fields", None) or {})
+        if "event" in fields:
+            more = (f"{name}={value}" for name, value in fields.items() if name not in {"event", "worker", "run"})
+            record.message = " ".join([str(fields["event"]), *more])
+        return super().formatMessage(record)
 
 
 class JsonLines(logging.Formatter):

@@ -252,13 +252,13 @@ class View:
         if region is None:
             return
         lines = [line for block in blocks for line in self._lines(block, region.width)]
-        if last and self._thinks and (not blocks or blocks[-1].over):
-            lines.append(self.screen.paint(f"  {self._thinks}", "dim"))
-        if not region.draw(lines):  # it has scrolled away, or stands there in another width
+        silent = last and self._thinks and (not blocks or blocks[-1].over)
+        passing = self.screen.paint(f"  {self._thinks}", "dim") if silent else ""
+        if not region.draw(lines, passing):  # it has scrolled away, or stands there in another width
             region.commit()
             if retracts:
                 region.say(self.screen.paint("[taken back; what follows replaces it]", "dim"))
-            region.draw(lines)
+            region.draw(lines, passing)
 
     def _tell(self, block: Block) -> None:
         for line in self._lines(block, None):
@@ -285,13 +285,17 @@ class View:
         word = "running" if ended is None else "failed" if "failed" in ended.body else "completed"
         took = 0 if ended is None else ended.at - block.began.at
         gave = "" if ended is None else _gave(ended.body)
-        second = f"{gave}   {duration(took)}".strip() if took >= _WORTH_MICROS else gave
+        time = duration(took) if took >= _WORTH_MICROS else ""
+        second = f"{gave}   {time}".strip()
         first = call_words(block.began.body)
         glyph = screen.glyph(word)
         if width is None or cells(first) + cells(second) + 7 <= width:
             line = f"{first}   {second}".rstrip()
             return [f"  {glyph} {screen.paint(line, 'dim')}"]
-        below = [f"    {screen.paint(screen.fit(second, width - 4), 'dim')}"] if second else []
+        kept = (
+            f"{screen.fit(gave, width - 4 - len(time) - 3)}   {time}".strip() if time else screen.fit(gave, width - 4)
+        )
+        below = [f"    {screen.paint(kept, 'dim')}"] if kept else []
         return [f"  {glyph} {screen.paint(screen.fit(first, width - 4), 'dim')}", *below]
 
 

@@ -34,6 +34,8 @@ class Region:
         self._skipped = 0
         """So many lines of what is being drawn stand above, and the drawn ones follow them."""
         self._size = shutil.get_terminal_size()
+        self._passing = False
+        """Whether the last line that is drawn is not to be left there."""
         self._asks = False
         """Whether a question stands there, and the cursor behind it."""
         self._lock = threading.RLock()
@@ -43,8 +45,18 @@ class Region:
         """How many cells a line may have: the last column stays free, so that no terminal breaks a line by itself."""
         return max(shutil.get_terminal_size().columns - 1, 10)
 
-    def draw(self, lines: Sequence[str]) -> bool:
-        """Let these lines stand there in the place of what stood there. False: that cannot be reached, nothing is drawn."""
+    def draw(self, lines: Sequence[str], passing: str = "") -> bool:
+        """Let these lines stand there in the place of what stood there, and below them one that is never left there.
+
+        False: what stood there cannot be reached, nothing is drawn.
+        """
+        with self._lock:
+            if not self._draw([*lines, passing] if passing else lines):
+                return False
+            self._passing = bool(passing)
+            return True
+
+    def _draw(self, lines: Sequence[str]) -> bool:
         with self._lock:
             skip = _common(self._above, lines)
             if skip < len(self._above) - 1:  # the last one may have grown since: it is drawn again
@@ -71,6 +83,9 @@ class Region:
         """Leave what stands there, because something else is about to be written; the rest of it is drawn below that."""
         with self._lock:
             self.begin_line()
+            if self._passing:
+                self._passing = False
+                self._draw([*self._above[: self._skipped], *self._drawn[:-1]])
             if self._drawn and self._drawn[-1]:
                 self._screen.put("\n")
             self._above = [*self._above[: self._skipped], *self._drawn]

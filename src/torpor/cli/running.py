@@ -65,7 +65,7 @@ class Rest(NamedTuple):
 
 async def run_here(app: App, wanted: Wanted, url: str, out: IO[str], *, as_json: bool) -> int:
     """Run it and write its result; return the exit code. Raises RunFailed, RunCancelled, NeedsPerson and what a store says."""
-    log_to_stderr(logging.WARNING if as_json else logging.INFO)
+    log_to_stderr(logging.WARNING if as_json else logging.INFO, of_one_run=True)
     flow = app.flows[wanted.program]
     check_input(flow, wanted.value)
     async with opened(url) as store:
