@@ -45,24 +45,6 @@ def test_equal_keys_in_one_batch_are_one_run(store: Store) -> None:
     assert len(one.claim()) == 2
 
 
-def test_what_is_picked_up_goes_on_until_it_has_ended(store: Store) -> None:
-    """The key of an open run finds it; that of one that ended, or of one that is left for a new one, names the next."""
-    one = hand(store)
-    wanted = runs.Start("shop", b"1", key="k")
-    first = one.do(runs.pick_up, wanted)
-    assert first.created
-    assert one.do(runs.pick_up, wanted) == first._replace(created=False)
-    one.commit(proposal(one.claim()[0].lease, after=State.COMPLETED))
-    second = one.do(runs.pick_up, wanted)
-    assert second.created
-    assert second.run_id != first.run_id
-    assert one.do(runs.pick_up, wanted).run_id == second.run_id
-    third = one.do(runs.pick_up, wanted, afresh=True)
-    assert third.created
-    assert one.do(runs.pick_up, wanted) == third._replace(created=False)
-    assert [lease.run.id for lease in one.claim()] == [second.run_id, third.run_id]
-
-
 def test_a_start_in_the_future_waits(store: Store, moment: Moment) -> None:
     """Nothing is ready before its time, and then once (G8)."""
     one = hand(store)

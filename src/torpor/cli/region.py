@@ -58,11 +58,11 @@ class Region:
 
     def _draw(self, lines: Sequence[str]) -> bool:
         with self._lock:
-            skip = _common(self._above, lines)
+            skip = _equal(self._above, lines)
             if skip < len(self._above) - 1:  # the last one may have grown since: it is drawn again
                 return False
             old, new = self._drawn, lines[skip:]
-            same = _common(old, new)
+            same = _equal(old, new)
             if not self._reaches(same, new):
                 return False
             if same < max(len(old), len(new)):
@@ -156,7 +156,7 @@ class Beside:
         return getattr(self._stream, name)
 
 
-def _common(one: Sequence[str], other: Sequence[str]) -> int:
+def _equal(one: Sequence[str], other: Sequence[str]) -> int:
     """Return how many lines at the beginning are equal."""
     return next((n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
 
