@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
+from pydantic_ai.messages import ToolReturnPart, UserPromptPart
 
+from tests.agent.conversations import said as spoken
+from tests.agent.conversations import turns
 from torpor import Milestone, Plan, UsageError
 from torpor.agent import plan as rules
 from torpor.agent.plan import MOST_MILESTONES, Progress, planned, revised
 from torpor.agent.planners import planning_of
 from torpor.agent.reentry import MOST_LETTERS, cut, errand, planning, reentry, span, waking
+from torpor.agent.remembering import remember
+from torpor.agent.state import AgentState
+from torpor.agent.transcript import stored
+from torpor.agent.window import Window
+from torpor.sdk.rows import Rows
 from torpor.store import values
 
 WORKERS = {"writer": "Writes what is to be written.", "tester": ""}
@@ -231,3 +240,15 @@ def test_a_function_that_takes_the_plan_revises_it() -> None:
             planning_of("a", given, (), replan=False, register=registered)
     with pytest.raises(UsageError, match="cannot revise a plan that it does not take"):
         planning_of("a", planner, (), replan=True, register=registered)
+
+
+@pytest.mark.parametrize("tokens", [1_000_000, 500])
+def test_only_the_conversation_that_is_on_is_remembered(tokens: int) -> None:
+    """However much was said before its first message, and however little fits."""
+    before, now = turns(60), [spoken("paint it"), *turns(60, output="painted")[1:]]
+    state = AgentState(messages=Rows(map(stored, [*before, *now])), since=len(before))
+    remembered = asyncio.run(remember(state, Window(tokens)))
+    told = [part for message in remembered.history for part in message.parts]
+    assert [part.content for part in told if isinstance(part, UserPromptPart)] == ["paint it"]
+    assert {part.content for part in told if isinstance(part, ToolReturnPart)} == {"painted"}
+    assert remembered.before + len(remembered.history) - bool(remembered.before) == len(now)

@@ -8,20 +8,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pydantic import BaseModel
 from pydantic_ai import Agent
-from pydantic_ai.messages import ToolReturnPart, UserPromptPart
 
-from tests.agent.conversations import said, turns
 from tests.agent.scripted import SEEN, agent_of, asked, began_with, forget, prompts
 from tests.agent.test_children import family, nobody
 from tests.worker.labs import on
 from torpor import App, Milestone, Plan, RunFailed, UsageError
 from torpor import run as run_here
-from torpor.agent.remembering import remember
-from torpor.agent.state import AgentState
-from torpor.agent.transcript import stored
-from torpor.agent.window import Window
 from torpor.client import Client
-from torpor.sdk.rows import Rows
 from torpor.testing import Script, call
 
 if TYPE_CHECKING:
@@ -367,13 +360,28 @@ def test_what_is_declared_wrongly() -> None:
             own.agent("refused", agent_of(STEPS), **more)
 
 
-@pytest.mark.parametrize("tokens", [1_000_000, 500])
-def test_only_the_conversation_that_is_on_is_remembered(tokens: int) -> None:
-    """However much was said before its first message, and however little fits."""
-    before, now = turns(60), [said("paint it"), *turns(60, output="painted")[1:]]
-    state = AgentState(messages=Rows(map(stored, [*before, *now])), since=len(before))
-    remembered = asyncio.run(remember(state, Window(tokens)))
-    told = [part for message in remembered.history for part in message.parts]
-    assert [part.content for part in told if isinstance(part, UserPromptPart)] == ["paint it"]
-    assert {part.content for part in told if isinstance(part, ToolReturnPart)} == {"painted"}
-    assert remembered.before + len(remembered.history) - bool(remembered.before) == len(now)
+CAREFUL = Script(call("look", where="attic"), "looked", model="careful")
+careful = app.agent("careful", agent_of(CAREFUL, look), approve={"look": True})
+sends = app.agent("sends", agent_of(STEPS), planner=lambda goal: [Milestone(goal, worker="careful")], workers=[careful])
+
+
+def test_somebody_breaks_in_while_a_worker_works(store: Store, moment: Moment) -> None:
+    """The same child goes on and is waited for again; what was said is a note."""
+    forget(STEPS, CAREFUL)
+
+    async def check(lab: Lab) -> None:
+        run = await lab.start(sends, "the attic")
+        await lab.settle()
+        assert [wait.kind for wait in await lab.waits(run)] == ["child"]
+        await Client(lab.store).interrupt(run.name, by="bob")
+        await lab.settle()
+        await lab.signal(run, "message", "mind the stairs")
+        await lab.settle()
+        assert [wait.kind for wait in await lab.waits(run)] == ["child"]
+        await lab.approve("look?", by="ada")
+        assert await lab.result(run) == "did 1"
+        assert len(await family(lab, run)) == 1
+        view = await Client(lab.store).view(run.name)
+        assert view["plan"][0]["notes"] == ["A person broke in: mind the stairs"]
+
+    on(store, moment, app, check)
