@@ -35,7 +35,11 @@ def load_app(place: str) -> App:
     A file is imported under its stem, with its folder on the path, as `python hello.py` would.
     """
     where, _, name = place.partition(":")
-    module = _load_file(Path(where)) if where.endswith(".py") else _load_module(where)
+    try:
+        module = _load_file(Path(where)) if where.endswith(".py") else _load_module(where)
+    except Exception as error:
+        refused = _of_models(error, where)
+        raise error if refused is None else refused from error
     found = {key: value for key, value in vars(module).items() if isinstance(value, App)}
     if name:
         if name not in found:
@@ -47,6 +51,18 @@ def load_app(place: str) -> App:
         message = f"{where} has {len(distinct)} Apps ({', '.join(found) or 'none'})"
         raise UsageError(message, hint=f"name one: {where}:app" if distinct else "app = App() at the top of the file")
     return next(iter(distinct.values()))
+
+
+def _of_models(error: Exception, where: str) -> UsageError | None:
+    """Return what to say of a file whose agent cannot be made here: no key, no such model, no pydantic-ai. Else None."""
+    if isinstance(error, ModuleNotFoundError) and error.name in {"pydantic_ai", "genai_prices"}:
+        return UsageError(f"{where} has an agent, and pydantic-ai is not here", hint="pip install 'torpor[agent]'")
+    kind = type(error)
+    if (kind.__module__, kind.__name__) != ("pydantic_ai.exceptions", "UserError"):
+        return None
+    said = str(error).partition("\n")[0]
+    hint = "nothing was taken up, and runs stay asleep; mend it in the environment or in the file, then again"
+    return UsageError(f"{where}: {said}", hint=hint)
 
 
 def _load_file(path: Path) -> ModuleType:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -12,49 +13,50 @@ from torpor.cli.options import Json, Store, store_url
 from torpor.cli.reading import answered
 from torpor.errors import UsageError
 
-HELLO = """from datetime import timedelta
-
-from torpor import App, Context
-
-app = App()
-
-
-@app.flow
-async def greet(ctx: Context, name: str) -> str:
-    await ctx.sleep(timedelta(seconds=10))  # no process is needed meanwhile
-    if await ctx.approval(f"Greet {name}?", expires=timedelta(days=7)):
-        await ctx.effect(print, f"Good morning, {name}", safety="once")
-    return name
-"""
 IGNORED = "torpor.db*"
 
 
 def init(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where; made if it is not there.")] = Path(),
     as_json: Json = False,
+    agent: Annotated[bool, typer.Option("--agent", help="An agent, a tool that needs a person, and a test.")] = False,
+    model: Annotated[
+        str, typer.Option("--model", help="With --agent: its model, as openai:gpt-5-mini. [rehearsed, no key]")
+    ] = "",
 ) -> None:
-    """Write hello.py, a first program, and a line for .gitignore.
+    """Write a first program, hello.py or agent.py, and a line for .gitignore.
 
     Nothing is overwritten.
     """
+    from torpor.cli.starters import AGENT, HELLO, TEST
+
+    if model and not agent:
+        raise UsageError("a flow asks no model", hint=f"torpor init --agent --model {model}")
+    if model and not re.fullmatch(r"[\w.\-]+(/[\w.\-]+)?:[\w.:/@\-]+", model):
+        raise UsageError(f"--model {model} is no model", hint="provider:name, as openai:gpt-5-mini")
+    texts = {"agent.py": AGENT.format(model=model), "test_agent.py": TEST} if agent else {"hello.py": HELLO}
     folder.mkdir(parents=True, exist_ok=True)
-    hello, ignore = folder / "hello.py", folder / ".gitignore"
     written, kept = [], []
-    if hello.exists():
-        kept.append(str(hello))
-    else:
-        hello.write_text(HELLO, "utf-8")
-        written.append(str(hello))
+    for name, text in texts.items():
+        path = folder / name
+        if path.exists():
+            kept.append(str(path))
+        else:
+            path.write_text(text, "utf-8")
+            written.append(str(path))
+    ignore = folder / ".gitignore"
     lines = ignore.read_text("utf-8").splitlines() if ignore.exists() else []
     if IGNORED not in lines:
         ignore.write_text("\n".join([*lines, IGNORED, ""]), "utf-8")
         written.append(str(ignore))
+    first = folder / next(iter(texts))
+    following = f'torpor run {first} support "Please refund order 88121"' if agent else f"torpor dev {first}"
 
     def said() -> list[str]:
         return [
             *(f"wrote {path}" for path in written),
             *(f"{path} is there already, left as it is" for path in kept),
-            f"next: torpor dev {hello}",
+            f"next: {following}",
         ]
 
     answered({"written": written, "kept": kept}, lambda _: said(), as_json=as_json)
