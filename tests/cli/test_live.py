@@ -128,6 +128,16 @@ def test_what_has_scrolled_away_is_taken_back_in_words() -> None:
     assert looker.text.endswith("line 29\n[taken back; what follows replaces it]\nAgain.")
 
 
+def test_what_stands_above_a_line_of_others_is_taken_back_in_words() -> None:
+    """It cannot be erased without that line; so it is said, and what replaces it is told whole."""
+    looker = Looker()
+    n = looker.hears("Half of ")
+    print("printed", file=Beside(looker.out, looker.region))
+    looker.hears([[n, n]], "Half of the answer.")
+    expected = "Half of\nprinted\n[taken back; what follows replaces it]\nHalf of the answer."
+    assert looker.text == expected
+
+
 def test_what_was_settled_is_taken_back_in_words() -> None:
     """A text that something followed is told for good: a later retraction quotes it."""
     looker = Looker()

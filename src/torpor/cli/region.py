@@ -59,7 +59,7 @@ class Region:
     def _draw(self, lines: Sequence[str]) -> bool:
         with self._lock:
             skip = _equal(self._above, lines)
-            if skip < len(self._above) - 1:  # the last one may have grown since: it is drawn again
+            if skip < len(self._above) and not self._last_grew(lines[skip : skip + 1], skip):
                 return False
             old, new = self._drawn, lines[skip:]
             same = _equal(old, new)
@@ -71,6 +71,15 @@ class Region:
             self._drawn, self._skipped = list(new), skip
             self._size = shutil.get_terminal_size()
             return True
+
+    def _last_grew(self, line: Sequence[str], place: int) -> bool:
+        """Whether only the last line that stands above has grown since, or lost a word to the next: it is drawn again."""
+        last = self._above[-1]
+        return (
+            place == len(self._above) - 1
+            and bool(line and line[0])
+            and (line[0].startswith(last) or last.startswith(line[0]))
+        )
 
     def _reaches(self, same: int, new: Sequence[str]) -> bool:
         """Whether the first line that changes can be gone back to."""
