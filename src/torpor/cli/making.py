@@ -24,9 +24,9 @@ def init(
         str, typer.Option("--model", help="With --agent: its model, as openai:gpt-5-mini. [rehearsed, no key]")
     ] = "",
 ) -> None:
-    """Write a first program, hello.py or agent.py, and a line for .gitignore.
+    """Write a first program: hello.py, or an agent and its test.
 
-    Nothing is overwritten.
+    And a line for .gitignore. Nothing is overwritten.
     """
     from torpor.cli.starters import AGENT, HELLO, TEST
 
