@@ -15,7 +15,6 @@ from torpor.store.rows import Claim, NewRun, NewSignal, RunChange, StateRow, Wai
 if TYPE_CHECKING:
     from tests.stores import Moment
     from torpor.store.protocol import Store
-    from torpor.store.verbs.hot import Taken
 
 
 def _wait(run: int, slot: int, seq: int, kind: WaitKind, title: str = "t") -> WaitRow:
@@ -52,34 +51,7 @@ def test_a_claim_takes_one_tenant_at_a_time(store: Store) -> None:
     assert [c.run.id for c in world.claim(9, after_tenant=other)] == [world.runs[1]], "zeta has nothing for us"
     assert world.claim(9, after_tenant=zeta) == []
     wanted = Claim(world.worker, [], 9, TOKEN, LEASE)
-    assert store.transact_now(lambda tx: tx.claim(wanted)).runs == []
-
-
-def test_a_claim_says_whether_others_may_be_ready(store: Store) -> None:
-    """Of its tenant or of another, of any of the programs that were asked for: then the worker claims again at once.
-
-    SQLite knows; on PostgreSQL it says so whenever it took something.
-    """
-    last = store.kind == "postgres"
-    world = populate(store, 2)
-    other = store.transact_now(lambda tx: tx.intern_tenants(["other"]))[0]
-    second, strange = store.transact_now(lambda tx: tx.intern_programs([("second", 1, "m:s"), ("strange", 1, "m:t")]))
-
-    def left(limit: int, after_tenant: int = 0) -> tuple[int, bool]:
-        wanted = Claim(world.worker, [world.program, second], limit, TOKEN, LEASE, after_tenant)
-        taken: Taken = store.transact_now(lambda tx: tx.claim(wanted))
-        return len(taken.runs), taken.left
-
-    store.transact_now(lambda tx: tx.insert_runs([NewRun(strange, other, b"")]))
-    assert [left(1), left(1), left(1)] == [(1, True), (1, last), (0, False)], "what no one asked for does not count"
-    for program in (world.program, second):  # a later tenant
-        store.transact_now(lambda tx, program=program: tx.insert_runs([NewRun(program, other, b"")]))
-        store.transact_now(lambda tx: tx.insert_runs([NewRun(world.program, world.tenant, b"")]))
-        assert [left(9), left(9)] == [(1, True), (1, last)]
-    for program in (world.program, second):  # one whose turn was before
-        store.transact_now(lambda tx, program=program: tx.insert_runs([NewRun(program, world.tenant, b"")]))
-        store.transact_now(lambda tx: tx.insert_runs([NewRun(second, other, b"")]))
-        assert [left(9, world.tenant), left(9)] == [(1, True), (1, last)]
+    assert store.transact_now(lambda tx: tx.claim(wanted)) == []
 
 
 def test_a_claim_reads_only_what_follows_the_checkpoint(store: Store, moment: Moment) -> None:

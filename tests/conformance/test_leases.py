@@ -52,7 +52,7 @@ def test_leases_whose_worker_has_no_row_are_found(store: Store) -> None:
     assert store.transact_now(lambda tx: tx.nobodys_leases(limit=9)) == []
     gone = store.transact_now(lambda tx: tx.put_worker(WORKER._replace(name="w2", pid=2)))
     store.transact_now(lambda tx: tx.drop_workers([gone]))
-    late = store.transact_now(lambda tx: tx.claim(Claim(gone, [world.program], 2, TOKEN, LEASE, 0))).runs
+    late = store.transact_now(lambda tx: tx.claim(Claim(gone, [world.program], 2, TOKEN, LEASE, 0)))
     found = store.transact_now(lambda tx: tx.nobodys_leases(limit=9))
     assert sorted(lease.run_id for lease in found) == sorted(claimed.run.id for claimed in late)
     assert {lease.worker for lease in found} == {gone}

@@ -116,7 +116,7 @@ def test_claims_do_not_wait_for_each_other(world: World, other: PostgresStore) -
 
 
 def _claim(tx: Tx, world: World, limit: int) -> list[int]:
-    return [c.run.id for c in tx.claim(Claim(world.worker, [world.program], limit, 1, LEASE)).runs]
+    return [c.run.id for c in tx.claim(Claim(world.worker, [world.program], limit, 1, LEASE))]
 
 
 @pytest.fixture
@@ -131,7 +131,7 @@ def paused(on_server: Place) -> Iterator[None]:
 def _paused_claim(world: World, store: PostgresStore) -> list[tuple[int, int, int, list[int]]]:
     def op(tx: Tx) -> list[tuple[int, int, int, list[int]]]:
         raw(tx).execute("SET LOCAL torpor_test.pause = 'on'")
-        claimed = tx.claim(Claim(world.worker, [world.program], 1, 99, LEASE)).runs
+        claimed = tx.claim(Claim(world.worker, [world.program], 1, 99, LEASE))
         return [(c.run.id, c.run.head, c.run.inbox, [entry.seq for entry in c.entries]) for c in claimed]
 
     return store.transact_now(op)

@@ -112,37 +112,6 @@ def test_a_log_that_grew_too_far_is_truncated_in_turn(
     assert store.transact_now(lambda tx: tx.get_meta("page 0")) == "short"
 
 
-def test_the_log_is_copied_back_beside_who_writes(
-    make_place: Callable[[str], Place], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """After so many transactions, by a thread that waits for nobody's turn: no commit has to do it meanwhile."""
-    place = make_place("sqlite")
-    store, other = place.sqlite(), place.sqlite()
-    monkeypatch.setattr(sqlite, "COPY_BACK_AFTER", 3)
-    tender = store._tender  # noqa: SLF001 - its calls run in order: the last one after all that came before
-    go = threading.Event()
-
-    def put(word: str) -> None:
-        store.transact_now(lambda tx: tx.put_meta("said", word))
-        store.transact_now(lambda tx: tx.get_meta("said"), lane=Lane.READ)
-
-    def hold() -> None:
-        assert go.wait(PATIENCE_SECONDS)
-
-    put("first word")
-    put("second word")
-    tender.run_now(lambda: None)
-    assert b"second word" not in Path(store.path).read_bytes()
-    tender.put(hold)
-    put("third word")
-    writer = Held(other, lambda tx: tx.put_meta("said", "fourth word"))
-    go.set()
-    tender.run_now(lambda: None)
-    assert b"third word" in Path(store.path).read_bytes()
-    writer.result()
-    assert store.transact_now(lambda tx: tx.get_meta("said")) == "fourth word"
-
-
 def test_dead_leases_are_vacuumed(on_server: Place) -> None:
     """Once there are enough of them; the server itself does not vacuum here."""
     store = on_server.postgres()

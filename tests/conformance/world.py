@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from torpor.core.lease import Lease
     from torpor.store.protocol import Store, Tx
     from torpor.store.rows import Claimed, Kept, Left
-    from torpor.store.verbs.hot import Taken
 
 LEASE = 45_000_000
 TOKEN = 7_000_000_000_000_000_001
@@ -35,8 +34,7 @@ class World(NamedTuple):
     def claim(self, limit: int = 100, *, token: int = TOKEN, after_tenant: int = 0) -> list[Claimed]:
         """Claim ready runs of the one program."""
         wanted = Claim(self.worker, [self.program], limit, token, LEASE, after_tenant)
-        taken: Taken = self.store.transact_now(lambda tx: tx.claim(wanted))
-        return taken.runs
+        return self.store.transact_now(lambda tx: tx.claim(wanted))
 
     def append(self, rows: Sequence[Append]) -> dict[int, Flag]:
         """Append, as the committer does."""

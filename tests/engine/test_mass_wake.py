@@ -79,7 +79,7 @@ def test_tenants_take_turns_among_the_woken(store: Store, moment: Moment) -> Non
     wake_all(store)
     tenant, order = 0, []
     for _ in range(6):
-        claimed, *_ = store.transact_now(leases.claim, WORKER, [programs["herd"]], 50, 5, tenant)
+        claimed, _ = store.transact_now(leases.claim, WORKER, [programs["herd"]], 50, 5, tenant)
         tenant = claimed[0].run.tenant
         assert {one.run.tenant for one in claimed} == {tenant}
         order.append(tenant)
@@ -126,7 +126,7 @@ def _cost(store: Store, program: int, tenant: str, after: int) -> int:
         before = reads(tx, store.kind)
         if store.kind == "sqlite":
             raw(tx).set_progress_handler(step, 10)
-        claimed, *_ = leases.claim(tx, WORKER, [program], 10, 5, after)
+        claimed, _ = leases.claim(tx, WORKER, [program], 10, 5, after)
         if store.kind == "sqlite":
             raw(tx).set_progress_handler(None, 10)
         assert len(claimed) == 1

@@ -25,14 +25,6 @@ SWEEP = 200
 """At most so many runs a sweep changes in one transaction."""
 
 
-class Found(NamedTuple):
-    """What was claimed, the large bodies that it names, and whether ready runs of the same programs may be left."""
-
-    runs: list[Claimed]
-    blobs: dict[bytes, bytes]
-    left: bool
-
-
 def claim(
     tx: Tx,
     worker: int,
@@ -41,15 +33,15 @@ def claim(
     token: int,
     after_tenant: int,
     lease_micros: int = LEASE_MICROS,
-) -> Found:
+) -> tuple[list[Claimed], dict[bytes, bytes]]:
     """Claim ready runs, with every large body they name.
 
     The claim is a transaction of its own: a run's large bodies stay while it runs, and are read after it.
     """
     tx.alone()
-    taken = tx.claim(Claim(worker, list(programs), limit, token, lease_micros, after_tenant))
-    digests = _named_blobs(taken.runs)
-    return Found(taken.runs, tx.get_blobs(digests, later=True) if digests else {}, taken.left)
+    claimed = tx.claim(Claim(worker, list(programs), limit, token, lease_micros, after_tenant))
+    digests = _named_blobs(claimed)
+    return claimed, tx.get_blobs(digests, later=True) if digests else {}
 
 
 def _named_blobs(claimed: Sequence[Claimed]) -> list[bytes]:

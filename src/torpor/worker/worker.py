@@ -210,9 +210,9 @@ class Worker:
     async def _claim_loop(self) -> None:
         while not self._stopping and not self.standing.gone:
             self._wake.clear()
-            taken, left = await self._claim()
+            taken = await self._claim()
             free = self.concurrency - len(self.executors)
-            if taken and left and free > 0:
+            if taken and free > 0:
                 await asyncio.sleep(0)
                 continue
             if self.until_idle and not self.executors and not taken and not await self._soon():
@@ -222,20 +222,19 @@ class Worker:
             except TimeoutError:
                 continue
 
-    async def _claim(self) -> tuple[int, bool]:
-        """Take up runs; return how many, and whether others may be left, of this tenant or of one whose turn is next."""
+    async def _claim(self) -> int:
         most = CLAIM_CONTENDED if self.store.contended else CLAIM_AT_ONCE
         free = min(self.concurrency - len(self.executors), most)
         if free <= 0 or (not self.standing.ok() and not await self.standing.restore()):
-            return 0, False
+            return 0
         micros = clock.micros(self.lease_seconds)
         try:
-            claimed, blobs, left = await self.store.transact(
+            claimed, blobs = await self.store.transact(
                 leases.claim, self.number, list(self._served), free, entropy.randbits(62), self._tenant, micros
             )
         except StoreUnavailable as error:
             self.log.warning("cannot claim", error=error.message)
-            return 0, False
+            return 0
         parents = await self._tracing.parents(claimed) if self._tracing is not None else {}
         for one in claimed:
             if (before := self.executors.get(one.run.id)) is not None:  # it was taken away, and nothing had said so yet
@@ -251,7 +250,7 @@ class Worker:
             self.loop.call_soon(executor.start)
         for lingering in list(self.lingering) if not self.room else ():
             lingering.cut()
-        return len(claimed), left
+        return len(claimed)
 
     async def _soon(self) -> bool:
         """Whether a run it serves is ready or about to be: due within two ticks, about to hear of another, left by the dead."""

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from torpor.core.lease import Lease
     from torpor.core.run import Flag
     from torpor.store.protocol import Tx
-    from torpor.store.rows import Append, Claim, HoldRow, RunRow
-    from torpor.store.verbs.hot import Taken
+    from torpor.store.rows import Append, Claim, Claimed, HoldRow, RunRow
 
 MODEL = ("memory",)
 BOTH = ("memory", "postgres")
@@ -162,9 +161,8 @@ def first_come_first_served(patch: pytest.MonkeyPatch) -> None:
     """Hand runs out without a look at their priority (G20)."""
     right = PostgresTx.claim
 
-    def wrong(self: PostgresTx, wanted: Claim) -> Taken:
-        taken: Taken = right(self, wanted)
-        return taken._replace(runs=sorted(taken.runs, key=lambda one: one.run.id))
+    def wrong(self: PostgresTx, wanted: Claim) -> list[Claimed]:
+        return sorted(right(self, wanted), key=lambda one: one.run.id)
 
     patch.setattr(PostgresTx, "claim", wrong)
 

@@ -49,11 +49,6 @@ def start(world: World, draws: Draws) -> bool:
     return not isinstance(started, TorporError) and started[0].created
 
 
-def _claim(tx: Tx, *asked: Any) -> leases.Found:
-    """Claim. Whether others may be left is known to SQLite only, and is a matter of pace (tests/conformance/test_claim.py)."""
-    return leases.claim(tx, *asked)._replace(left=True)
-
-
 def claim(world: World, draws: Draws) -> bool:
     """Claim for a worker."""
     world.tokens += 1
@@ -67,13 +62,13 @@ def claim(world: World, draws: Draws) -> bool:
                 [wait.slot for wait in one.waits],
                 [signal.seq for signal in one.unread],
             )
-            for one in said.runs
+            for one in said[0]
         ]
 
-    claimed, *_ = world.ask(
+    claimed, _ = world.ask(
         lambda _: world.model.claim(worker, limit, world.tokens, after),
         told,
-        _claim,
+        leases.claim,
         *(worker, world.programs, limit, world.tokens, after),
     )
     for one in claimed:

@@ -93,10 +93,9 @@ class Connection(sqlite3.Connection):
 def connect(path: str, *, durable: bool = True) -> Connection:
     """Open a connection for one lane.
 
-    `durable` is `synchronous=FULL`: what was acknowledged survives loss of power (G3). The WAL is copied back before it has
-    1,000 pages (`store.COPY_BACK_AFTER`), or by whoever commits then, so that its file is written over and over instead of
-    growing: a commit that extends it costs half as much again (`wal.lay_out`), and a process that starts reads all of it.
-    `SqliteStore.tend` sees to the rest.
+    `durable` is `synchronous=FULL`: what was acknowledged survives loss of power (G3). Whoever commits copies the WAL back
+    1,000 pages, so that its file is written over and over instead of growing: a commit that extends it costs half as much
+    again (`wal.lay_out`), and a process that starts reads all of it. `SqliteStore.tend` sees to the rest.
     """
     memory = path == ":memory:"
     with translated(path):

@@ -19,7 +19,6 @@ from torpor.store import texts
 from torpor.store.batches import once_each
 from torpor.store.rows import Claimed, Left, RunRow, StateRow, WaitRow
 from torpor.store.sqlite import together
-from torpor.store.verbs.hot import Taken
 
 if TYPE_CHECKING:
     import sqlite3
@@ -35,13 +34,10 @@ ENTRY_COLUMNS = "seq, at, epoch, kind, key, body"
 WAIT_COLUMNS = "run_id, slot, seq, kind, due_at, answered_at, title, answer, over, need, members"
 
 # The index is named, because SQLite's planner knows nothing of sizes and likes the one that is for people.
-_TENANTS = """SELECT json_group_array(json_array(program, tenant)) FROM (SELECT p.value AS program,
-    (SELECT tenant FROM runs INDEXED BY runs_ready WHERE state = 1 AND program = p.value AND tenant > ?2
-    ORDER BY tenant LIMIT 1) AS tenant FROM json_each(?1) p) WHERE tenant IS NOT NULL"""
+_TENANT = """SELECT min((SELECT tenant FROM runs INDEXED BY runs_ready
+    WHERE state = 1 AND program = p.value AND tenant > ?2 ORDER BY tenant LIMIT 1)) FROM json_each(?1) p"""
 _NEXT = """SELECT json_group_array(json_array(prio, due_at, id)) FROM (SELECT prio, due_at, id FROM runs INDEXED BY runs_ready
     WHERE state = 1 AND program = ? AND tenant = ? ORDER BY prio, due_at, id LIMIT ?)"""
-_LEFT = """SELECT EXISTS (SELECT 1 FROM json_each(?) p
-    WHERE EXISTS (SELECT 1 FROM runs INDEXED BY runs_ready WHERE state = 1 AND program = p.value))"""
 _TAKE = "UPDATE runs SET state = 3, epoch = epoch + 1 WHERE id IN (SELECT value FROM json_each(?))"
 _LEND = together.adding("leases (run_id, token, epoch, head, worker, expires_at, flags)")
 _HOLDING = """SELECT json_group_array(l.run_id) FROM (VALUES (rows)) v CROSS JOIN leases l
@@ -83,11 +79,11 @@ def wait_row(row: Sequence[Any]) -> WaitRow:
     return WaitRow._make((*row[:3], WaitKind(row[3]), *row[4:8], bool(row[8]), *row[9:], None))
 
 
-def claim(db: sqlite3.Connection, wanted: Claim, now: int) -> Taken:
-    """Make ready runs running and read everything about them; whether others are left."""
+def claim(db: sqlite3.Connection, wanted: Claim, now: int) -> list[Claimed]:
+    """Make ready runs running and read everything about them."""
     ids = _next_runs(db, wanted)
     if not ids:
-        return Taken([], left=False)
+        return []
     db.execute(_TAKE, (json.dumps(ids),))
     runs = read_runs(db, ids)
     expires_at = now + wanted.lease_micros
@@ -100,23 +96,20 @@ def claim(db: sqlite3.Connection, wanted: Claim, now: int) -> Taken:
         for lease, state in zip(leases, _states(db, list(runs)), strict=True)
     }
     _read_rest(db, claimed)
-    left = bool(db.execute(_LEFT, (json.dumps(wanted.programs),)).fetchone()[0])
-    return Taken([claimed[run_id] for run_id in ids], left)
+    return [claimed[run_id] for run_id in ids]
 
 
 def _next_runs(db: sqlite3.Connection, wanted: Claim) -> list[int]:
     """Return ready runs of the next tenant that has some of these programs: nobody else's are walked past (G20)."""
     programs = json.dumps(wanted.programs)
-    first = json.loads(db.execute(_TENANTS, (programs, wanted.after_tenant)).fetchone()[0])
-    if not first and wanted.after_tenant > 0:
-        first = json.loads(db.execute(_TENANTS, (programs, 0)).fetchone()[0])
-    if not first:
+    tenant = db.execute(_TENANT, (programs, wanted.after_tenant)).fetchone()[0]
+    if tenant is None and wanted.after_tenant > 0:
+        tenant = db.execute(_TENANT, (programs, 0)).fetchone()[0]
+    if tenant is None:
         return []
-    tenant = min(tenant for _, tenant in first)
     found: list[tuple[int, int, int]] = []
-    for program, its_first in first:
-        if its_first == tenant:  # else it has none of this one's
-            found += json.loads(db.execute(_NEXT, (program, tenant, wanted.limit)).fetchone()[0])
+    for program in wanted.programs:
+        found += json.loads(db.execute(_NEXT, (program, tenant, wanted.limit)).fetchone()[0])
     return [run_id for _, _, run_id in sorted(found)[: wanted.limit]]
 
 

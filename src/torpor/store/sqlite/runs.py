@@ -17,8 +17,7 @@ from torpor.store.sqlite.retention import LAST_NUMBER
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from torpor.store.rows import Append, Claim, Leave, Left, NewRun, RunChange, RunFilter, RunRow
-    from torpor.store.verbs.hot import Taken
+    from torpor.store.rows import Append, Claim, Claimed, Leave, Left, NewRun, RunChange, RunFilter, RunRow
 
 _CHANGE = """UPDATE runs SET state = coalesce(v.column2, state), due_at = coalesce(v.column3, due_at),
     head = coalesce(v.column4, head), program = coalesce(v.column5, program), flags = coalesce(v.column6, flags),
@@ -123,7 +122,7 @@ class RunVerbs(Begun):
         once_each([change.id for change in changes])
         together.write(self._db, _CHANGE, [[None if v is None else int(v) for v in change] for change in changes])
 
-    def claim(self, wanted: Claim) -> Taken:
+    def claim(self, wanted: Claim) -> list[Claimed]:
         """Make ready runs running."""
         return hot.claim(self._db, wanted, self.now())
 

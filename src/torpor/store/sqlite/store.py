@@ -42,9 +42,6 @@ T = TypeVar("T")
 WAL_SOFT_BYTES = 4 << 20
 WAL_HARD_BYTES = 64 << 20
 """Above the soft limit the WAL is copied back beside the writers; above the hard one it is truncated in their queue."""
-COPY_BACK_AFTER = 100
-"""After so many transactions that wrote, the WAL is copied back beside them. A small one writes some six pages, so the commit
-that would find 1,000 of them, and copy them back while its run and every writer wait, is rare."""
 
 
 class _Seat:
@@ -100,7 +97,6 @@ class SqliteStore:
         self._renewer = self._writer if self._memory else lane("torpor-sqlite-renew")
         self._tender = self._writer if self._memory else lane("torpor-sqlite-tend")
         self._watch: Watch | None = None
-        self._written = 0
         self._hints = Hints(path)
         self._heard: list[Callable[[str], None]] = []
 
@@ -203,20 +199,7 @@ class SqliteStore:
                     raise
         if tx.hints:
             self._send(tx.hints)
-        if place == "writer" and not self._memory:
-            self._wrote()
         return value
-
-    def _wrote(self) -> None:
-        """Count a transaction of the writer's thread; every COPY_BACK_AFTER the log is copied back by the tender's."""
-        self._written += 1
-        if self._written >= COPY_BACK_AFTER:
-            self._written = 0
-            self._tender.put(self._copy_back)
-
-    def _copy_back(self) -> None:
-        with suppress(StoreError), translated(self.path):  # the commit that finds the log full does it, too
-            self._seat("tend").db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
 
     @property
     def contended(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -12,21 +12,13 @@ if TYPE_CHECKING:
     from torpor.store.rows import Append, Claim, Claimed, Leave, Left, StateRow, WaitRow
 
 
-class Taken(NamedTuple):
-    """What a claim took. `left`: other runs of its programs may be ready, of this tenant or another; False: none is."""
-
-    runs: list[Claimed]
-    left: bool
-
-
 class HotVerbs(Protocol):
     """Claim, append, leave."""
 
-    def claim(self, wanted: Claim) -> Taken:
+    def claim(self, wanted: Claim) -> list[Claimed]:
         """Make ready runs running, with epoch + 1 and a lease, and return everything a worker needs, in one round trip.
 
-        By priority, then by due time, of one tenant, skipping what others have locked. If it says that nothing is left, what
-        becomes ready later brings a hint of its own.
+        By priority, then by due time, of one tenant, skipping what others have locked.
         """
 
     def append(self, rows: Sequence[Append], *, lease_micros: int) -> dict[int, Flag]:
