@@ -167,7 +167,7 @@ def test_an_answer_that_nobody_would_read_is_refused(store: Store, moment: Momen
         with pytest.raises(Conflict, match="went on without this answer"):
             await client.deliver(token, 1)
         await lab.cancel(run)
-        with pytest.raises(Conflict, match="is being cancelled"):
+        with pytest.raises(Conflict, match=r"is (being )?cancelled"):
             await client.deliver(token, 1)
         await lab.settle()
 
