@@ -154,5 +154,5 @@ PLANTED = (
         7,
     ),
     Planted("waker", "timers are not fired", ("G13",), ((waker, "SWEEPS", waker.SWEEPS[1:]),)),
-    Planted("client", "what is sent again has no key", ("G7",), ((waking, "NewSignal", _without_key),), 18),
+    Planted("client", "what is sent again has no key", ("G7",), ((waking, "NewSignal", _without_key),), 131),
 )
