@@ -8,7 +8,7 @@ nothing but the driving is measured: of pydantic-ai alone, and of pydantic-ai wi
     overhead    ms a turn more than `await agent.run(...)`, median of pairs measured in turn (A B A B)
     stored      bytes in the store for each byte that tools gave back, 300 turns of 1 KB each
     resumed     ms from a message to the model call that hears it, by a worker that never had the run, after 50 and after 5,000
-                messages of some 200 bytes each, with a window of 16,000 tokens
+                messages of some 200 bytes each, with a window of 4,000 tokens
     crowd       MiB that one worker grows by while so many agents are in their first tool at once, and after their ends
 """
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 KILOBYTE = 1_000
 STORED_TURNS = 300
 HISTORIES = (50, 5_000)
-WINDOW_TOKENS = 16_000
+WINDOW_TOKENS = 4_000
 WAKES = 9
 
 
@@ -168,7 +168,7 @@ async def _woken_ms(place: Place, messages: int) -> list[float]:
         model._turns = 0  # noqa: SLF001 - from now on it answers at once
         for _ in range(WAKES):
             async with working(store, app) as client:
-                await asyncio.sleep(0.3)  # the worker is there
+                await asyncio.sleep(1)  # the worker is there, and what it does at its start is done
                 before = time.perf_counter()
                 await client.signal(run, "message", "and now?")
                 while model.asked_at < before:  # noqa: ASYNC110 - an event would measure the event as well
@@ -179,16 +179,16 @@ async def _woken_ms(place: Place, messages: int) -> list[float]:
 
 
 async def _asleep(client: Client, run: str) -> None:
-    while (await client.show(run)).state != "waiting":  # noqa: ASYNC110 - it is in the store
+    while (await client.show(run)).line.state != "waiting":  # noqa: ASYNC110 - it is in the store
         await asyncio.sleep(0.01)
 
 
-def resumed(store: str) -> dict[str, Any]:
+def resumed(store: str, histories: tuple[int, int] = HISTORIES) -> dict[str, Any]:
     """Measure ms from a message to the model call that hears it, after few messages and after many."""
     with fresh(store) as place:
-        few, many = (_three(asyncio.run(_woken_ms(place, messages))) for messages in HISTORIES)
+        few, many = (_three(asyncio.run(_woken_ms(place, messages))) for messages in histories)
         row = {"few_ms": few, "many_ms": many, "times": round(many[1] / few[1], 3), "window_tokens": WINDOW_TOKENS}
-        return {"w": "agent resumed", "peer": place.peer, "messages": HISTORIES, **row, **conditions(place)}
+        return {"w": "agent resumed", "peer": place.peer, "messages": histories, **row, **conditions(place)}
 
 
 async def _crowd(place: Place, agents: int) -> dict[str, float]:
@@ -248,12 +248,13 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=200)
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--agents", type=int, default=500)
+    parser.add_argument("--many", type=int, default=HISTORIES[1], help="messages of the long conversation")
     asked = parser.parse_args()
     tune()
     ways = {
         "overhead": lambda: overhead(asked.store, asked.turns, asked.pairs),
         "stored": lambda: stored(asked.store),
-        "resumed": lambda: resumed(asked.store),
+        "resumed": lambda: resumed(asked.store, (HISTORIES[0], asked.many)),
         "crowd": lambda: crowd(asked.store, asked.agents),
     }
     for what in asked.what:

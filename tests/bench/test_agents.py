@@ -20,9 +20,25 @@ SCRIPT = Path(__file__).resolve().parents[2] / "bench" / "agents.py"
 def test_each_figure_is_measured(where: str, server_url: Callable[[str], str]) -> None:
     """On both stores, with a few turns and agents."""
     store = "sqlite" if where == "sqlite" else server_url("postgres")
-    what = ["overhead", "crowd", "--store", store, "--turns", "3", "--pairs", "1", "--agents", "3"]
+    what = [
+        "overhead",
+        "resumed",
+        "crowd",
+        "--store",
+        store,
+        "--turns",
+        "3",
+        "--pairs",
+        "1",
+        "--agents",
+        "3",
+        "--many",
+        "60",
+    ]
     done = subprocess.run([sys.executable, str(SCRIPT), *what], check=True, capture_output=True, text=True)
-    overhead, crowd = (json.loads(line) for line in done.stdout.splitlines())
+    overhead, resumed, crowd = (json.loads(line) for line in done.stdout.splitlines())
     assert overhead["durable_ms"][1] > overhead["bare_ms"][1] > 0
+    assert resumed["few_ms"][0] > 0
+    assert resumed["many_ms"][0] > 0
     assert crowd["agents"] == 3
     assert crowd["secs"] > 0

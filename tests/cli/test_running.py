@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ from tests.cli.emulator import Emulator
 from tests.cli.shell import CTRL_C
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from tests.cli.shell import Shell, Terminal
 
@@ -23,7 +24,7 @@ COLUMNS = 100
 DESK = '''"""Agents for the tests of `torpor run`."""
 
 import asyncio
-from pathlib import Path
+import os
 
 from pydantic import BaseModel
 from pydantic_ai import Agent, ToolCallPart, ToolOutput
@@ -48,9 +49,15 @@ def look_up(order: str) -> str:
 
 
 async def released() -> None:
-    """Stop in the middle until there is a file."""
-    while not Path("go").exists():
-        await asyncio.sleep(0.01)
+    """Stop in the middle until there is something in the pipe; it stays there, for whoever comes to this place again."""
+    pipe, something = os.open("go", os.O_RDWR | os.O_NONBLOCK), asyncio.Event()
+    loop = asyncio.get_running_loop()
+    loop.add_reader(pipe, something.set)
+    try:
+        await something.wait()
+    finally:
+        loop.remove_reader(pipe)
+        os.close(pipe)
 
 
 LOOK = ["Let me see. ", call("look_up", order="88121")]
@@ -79,11 +86,14 @@ app.agent("typed", Agent(Script(call("final_result", usd=4.5)), output_type=Sum)
 
 
 @pytest.fixture
-def desk(shell: Shell) -> Shell:
-    """Return a shell in a folder whose only app is `desk.py`."""
+def desk(shell: Shell) -> Iterator[Shell]:
+    """Give a shell in a folder whose only app is `desk.py`; the pipe there is kept, with what is in it."""
     (shell.folder / "shop.py").unlink()
     (shell.folder / "desk.py").write_text(DESK, "utf-8")
-    return shell
+    os.mkfifo(shell.folder / "go")
+    pipe = os.open(shell.folder / "go", os.O_RDWR | os.O_NONBLOCK)
+    yield shell
+    os.close(pipe)
 
 
 def stands(text: str) -> str:
@@ -93,7 +103,7 @@ def stands(text: str) -> str:
 
 def release(desk: Shell) -> None:
     """Let an answer go on that stopped in the middle."""
-    (desk.folder / "go").touch()
+    (desk.folder / "go").write_bytes(b".")
 
 
 def test_an_approval_is_typed(desk: Shell, terminal: Callable[..., Terminal]) -> None:

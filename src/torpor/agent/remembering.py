@@ -40,14 +40,17 @@ class Remembered:
 
 
 class _Taken:
-    """Messages, newest first, and whether somebody wanted more of them than there are."""
+    """Messages, newest first; how many of them somebody took, and whether they wanted more than there are."""
 
     def __init__(self, messages: Sequence[ModelMessage]) -> None:
         self._messages = messages
+        self.count = 0
         self.wanted_more = False
 
     def __iter__(self) -> Iterator[ModelMessage]:
-        yield from reversed(self._messages)
+        for message in reversed(self._messages):
+            self.count += 1
+            yield message
         self.wanted_more = True
 
 
@@ -57,26 +60,28 @@ async def remember(state: AgentState, window: Window) -> Remembered:
     spoke = max(0, state.said - state.since)
     tail = [read(one) for one in state.tail]
     pinned: dict[int, ModelMessage] = {}
+    messages = tail
     most = FIRST_READ
     while True:
-        messages = [*map(read, await state.messages.last(min(most, closed))), *tail]
+        rows = await state.messages.last(min(most, closed))
+        known = len(messages) - len(tail)
+        messages = [*map(read, rows[: len(rows) - known]), *messages]
         before = closed + len(tail) - len(messages)
         if before == 0:
             return Remembered(answered(messages, _unknown))
-        for number in {0, spoke} - pinned.keys():
-            if number < before:
-                pinned[number] = read(await state.messages.one(state.since + number))
+        pinned = pinned or {n: read(await state.messages.one(state.since + n)) for n in sorted({0, spoke})}
         taken = _Taken(messages)
         window.of(taken, closed + len(tail), pinned=pinned)
         if not taken.wanted_more or most >= MOST_READ:
             break
-        most *= 4
-    first = next((n for n, one in enumerate(messages) if isinstance(one, ModelResponse)), 0)
-    if before <= spoke < before + first:
-        pinned[spoke] = messages[spoke - before]
+        most *= 2
+    needed = messages[len(messages) - taken.count :]
+    first = next((n for n, one in enumerate(needed) if isinstance(one, ModelResponse)), 0)
+    needed, before = needed[first:], closed + len(tail) - len(needed) + first
+    pinned = {number: one for number, one in pinned.items() if number < before}
     parts = [part for number in sorted(pinned) for part in prompts_of(pinned[number]).parts]
-    front = ModelRequest(parts=parts, timestamp=messages[first].timestamp, metadata=dict(_STANDS))
-    return Remembered([front, *answered(messages[first:], _unknown)], before + first, pinned)
+    front = ModelRequest(parts=parts, timestamp=needed[0].timestamp, metadata=dict(_STANDS))
+    return Remembered([front, *answered(needed, _unknown)], before, pinned)
 
 
 def stands(message: ModelMessage) -> bool:

@@ -165,23 +165,17 @@ async def called(
     if not served(tool):
         return await make()
     servers = servers_of([toolset])
-    await _mend(servers, agent)
-    try:
-        return await make()
-    except Exception as error:
-        if not lost(error):
-            raise
-        await _look(servers)
-        if not again:
-            raise _loss(servers, tool, agent, error) from error
-    await _mend(servers, agent)
-    try:
-        return await make()
-    except Exception as error:
-        if not lost(error):
-            raise
-        await _look(servers)
-        raise _loss(servers, tool, agent, error) from error
+    while True:
+        await _mend(servers, agent)
+        try:
+            return await make()
+        except Exception as error:
+            if not lost(error):
+                raise
+            await _look(servers)
+            if not again:
+                raise _loss(servers, tool, agent, error) from error
+            again = False
 
 
 def _loss(servers: Sequence[MCPToolset[Any]], tool: ToolDefinition, agent: str, error: BaseException) -> ServerLost:

@@ -9,8 +9,6 @@ import typer
 from torpor.cli.deciding import decidable, decided
 from torpor.cli.options import By, Json, Store, decider, text_of, value_of
 from torpor.cli.reading import answered, asked
-from torpor.core.money import dollars, micros_of
-from torpor.core.token import looks_like_token
 from torpor.errors import UsageError
 
 if TYPE_CHECKING:
@@ -43,6 +41,8 @@ def answer(  # noqa: PLR0913, PLR0917 - what can be said to each kind of wait
     An effect is settled if nobody knows whether it happened, a budget if it is short, a run if it is in trouble: say whether
     it happened, or whether to try it again. The first answer wins.
     """
+    from torpor.core.token import looks_like_token
+
     who = decider(by)
     settles = happened is not None or again or fail is not None or more is not None or once
     if looks_like_token(wait):
@@ -80,6 +80,7 @@ def _budget(
 ) -> tuple[str, str]:
     """Decide about a budget; return the wait and what was decided. Raises UsageError for an answer of another kind."""
     from torpor.cli.render import verbs
+    from torpor.core.money import dollars, micros_of
 
     wait = item.wait
     if item.asks != "budget" or (more is None and fail is None and not once):
@@ -109,6 +110,8 @@ def _answer(wait: str, text: str, who: str, store: str | None, *, as_json: bool)
 
 def _deliver(place: str, value: str | None, who: str, store: str | None, *, as_json: bool) -> None:
     """Answer a callback, by its token or by its wait's id."""
+    from torpor.core.token import looks_like_token
+
     given = value_of(value, "the value")
     if looks_like_token(place):
         done = asked(store, lambda client: client.deliver(place, given, sender=who))

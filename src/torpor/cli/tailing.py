@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 from contextlib import aclosing
@@ -32,6 +31,8 @@ def tail(
     Text stands as it came; what a dropped attempt had said is taken back in words. Without -f only what is kept now is
     shown. Ctrl-C ends the reading, never the run.
     """
+    import asyncio
+
     from torpor.cli.screen import Screen
 
     teller = Lines() if as_json else Teller(Screen.of()) if follow else Whole(Screen.of())
