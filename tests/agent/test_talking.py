@@ -41,7 +41,7 @@ DIGS = Script(call("dig", where="garden"), "dug")
 TALKS = Script("hello", "good, and you?")
 careful = app.agent("careful", agent_of(DEPLOYS, deploy), approve={"deploy": True})
 digger = app.agent("digger", agent_of(DIGS, dig), safety={"dig": "repeatable"})
-talker = app.agent("talker", agent_of(TALKS), conversation=True)
+talker = app.agent("talker", agent_of(TALKS), conversation=True, deps=lambda: SEEN.update(["a loop began"]))
 
 
 def test_a_message_beside_an_approval_is_no_decision(store: Store, moment: Moment) -> None:
@@ -99,5 +99,6 @@ def test_a_conversation_goes_on_after_an_answer(store: Store, moment: Moment) ->
         assert [wait.kind for wait in await lab.waits(run)] == ["message"]
         assert prompts(TALKS) == ["hi", "how are you?"]
         assert asked(TALKS) == [0, 1]
+        assert SEEN["a loop began"] == 2, "one for each message: what was answered is not played once more"
 
     on(store, moment, app, check)

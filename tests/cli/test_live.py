@@ -200,6 +200,17 @@ def test_the_answer_is_left_to_whoever_writes_it() -> None:
     assert looker.text == "  ✓ read   x"
 
 
+def test_a_plan_is_told_in_words() -> None:
+    """Its milestones a line each, then where each of them stands; what only looks like one is JSON as ever."""
+    looker = Looker(terminal=False)
+    looker.hears({"plan": ["look", "mend"]}, {"milestone": "look", "state": "done"})
+    looker.hears({"milestone": "mend", "state": "open", "by": "ana", "why": "not yet"})
+    looker.hears({"plan": "stays as it is", "why": "no answer"}, {"plan": 7}, {"milestone": "look"}, 7)
+    told = ["  plan", "    1. look", "    2. mend", "  look   done", "  mend   open   ana   not yet"]
+    told += ["  plan   stays as it is   no answer", '  {"plan": 7}', '  {"milestone": "look"}', "  7"]
+    assert looker.text.split("\n") == told
+
+
 def test_what_would_drive_a_terminal_is_written_out() -> None:
     """Values come from models and tools."""
     looker = Looker()

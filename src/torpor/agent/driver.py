@@ -56,12 +56,17 @@ def program(declared: Declared) -> Callable[[Context, Any], Coroutine[Any, Any, 
 
 async def drive(declared: Declared, ctx: Context, state: AgentState) -> Any:
     """Do one turn: hear what was said meanwhile, let the model answer and its tools act, and say how it goes on."""
-    plans, began = declared.planning, waking.moment(ctx)
+    plans = declared.planning
     if ctx.turn == 1:
         await limits.begin(ctx, declared.budget, state)
+    if state.listens:
+        await _listen(ctx, state)
+    began = waking.moment(ctx)
     try:
         if plans is not None and await planning.before(plans, ctx, state):
             return ctx.again(state)
+        if declared.reentry and (told := waking.tell(state, least_seconds=waking.LONG_SECONDS)):
+            state.prompt = told if state.prompt is None else joined(told, state.prompt)
         if ctx.heard(MESSAGE):
             state.prompt = joined(state.prompt, heard(await ctx.receive(MESSAGE)))
         await limits.keep(ctx, declared.name, declared.budget, state)
@@ -83,15 +88,17 @@ async def drive(declared: Declared, ctx: Context, state: AgentState) -> Any:
         return ctx.again(state)
     if played.final and not declared.conversation and not ctx.heard(MESSAGE):
         return played.output
-    if played.final or played.interrupted:
-        if played.final:
-            ctx.show(played.output)
-        began = waking.moment(ctx)
-        state.prompt = heard(await ctx.receive(MESSAGE))
-        waking.note(ctx, state, began, "somebody wrote", least_seconds=waking.LONG_SECONDS)
-    if declared.reentry and (told := waking.tell(state, least_seconds=waking.LONG_SECONDS)):
-        state.prompt = told if state.prompt is None else joined(told, state.prompt)
+    if played.final:
+        ctx.show(played.output)
+    state.listens = played.final or played.interrupted
     return ctx.again(state)
+
+
+async def _listen(ctx: Context, state: AgentState) -> None:
+    """Wait for what somebody says next. A turn begins so, not ends: who wakes here has nothing to play once more before."""
+    began = waking.moment(ctx)
+    state.prompt, state.listens = joined(state.prompt, heard(await ctx.receive(MESSAGE))), False
+    waking.note(ctx, state, began, "somebody wrote", least_seconds=waking.LONG_SECONDS)
 
 
 def _next_step(error: Exception) -> str:

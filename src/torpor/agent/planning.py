@@ -19,6 +19,7 @@ from pydantic_ai.agent import WrapperAgent
 from torpor.agent import plan as rules
 from torpor.agent import reentry, waking
 from torpor.agent.plan import Plan, Progress
+from torpor.core.stream import MILESTONE, PLAN
 from torpor.errors import ChildFailed, Interrupted, StepFailed, UsageError
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ async def _make(planning: Planning, ctx: Context, state: AgentState) -> None:
             complaint = error.message
         else:
             state.goal, state.prompt = goal, None
-            _tell(ctx, state.plan, {"plan": [one.title for one in state.plan.milestones]})
+            _tell(ctx, state.plan, {PLAN: [one.title for one in state.plan.milestones]})
             return
 
 
@@ -121,9 +122,9 @@ async def _revise(planning: Planning, ctx: Context, state: AgentState, plan: Pla
             plan = rules.revised(plan, given, planning.workers)
     except (UsageError, ChildFailed, StepFailed) as error:
         ctx.log.warning("the plan stays as it is: it could not be revised", error=str(error))
-        _tell(ctx, plan, {"plan": "stays as it is", "why": error.message})
+        _tell(ctx, plan, {PLAN: "stays as it is", "why": error.message})
     else:
-        _tell(ctx, plan, {"plan": [one.title for one in plan.milestones]})
+        _tell(ctx, plan, {PLAN: [one.title for one in plan.milestones]})
     plan.due = False
     state.plan = plan
 
@@ -159,7 +160,7 @@ async def _send(planning: Planning, ctx: Context, state: AgentState, plan: Plan,
     except ChildFailed as failed:
         why = "was cancelled" if failed.kind == "Cancelled" else f"failed: {failed.kind}: {failed.detail}"
         rules.take_over(one, f"{worker} {why}")
-        _tell(ctx, plan, {"milestone": one.title, "state": str(one.state), "why": f"{worker} {why}"})
+        _tell(ctx, plan, {MILESTONE: one.title, "state": str(one.state), "why": f"{worker} {why}"})
         waking.note(ctx, state, began, f"{worker} {why.partition(':')[0]}")
     except Interrupted as interrupted:
         await _interrupted(ctx, one, interrupted)
@@ -180,12 +181,12 @@ async def _review(planning: Planning, ctx: Context, state: AgentState, plan: Pla
     who = decision.by or "a person"
     if decision:
         rules.finish(plan, one, one.result, revise=planning.revises)
-        _tell(ctx, plan, {"milestone": one.title, "state": str(one.state), "by": who})
+        _tell(ctx, plan, {MILESTONE: one.title, "state": str(one.state), "by": who})
         waking.note(ctx, state, began, f'{who} accepted "{one.title}"')
         return
     because = f": {decision.note}" if decision.note else ""
     rules.refuse(one, f"{who} did not accept the result{because}")
-    _tell(ctx, plan, {"milestone": one.title, "state": str(one.state), "by": who})
+    _tell(ctx, plan, {MILESTONE: one.title, "state": str(one.state), "by": who})
     waking.note(ctx, state, began, f'{who} did not accept "{one.title}"')
 
 
@@ -198,7 +199,7 @@ async def _interrupted(ctx: Context, one: Milestone, interrupted: Interrupted) -
 
 def _finish(planning: Planning, ctx: Context, plan: Plan, one: Milestone, output: Any) -> None:
     rules.finish(plan, one, words_of(output), revise=planning.revises)
-    _tell(ctx, plan, {"milestone": one.title, "state": str(one.state)})
+    _tell(ctx, plan, {MILESTONE: one.title, "state": str(one.state)})
 
 
 def _tell(ctx: Context, plan: Plan, line: dict[str, Any]) -> None:

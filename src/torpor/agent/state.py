@@ -25,6 +25,8 @@ class AgentState:
     messages: Rows[Any] = field(default_factory=Rows)
     tail: list[Any] = field(default_factory=list)
     usage: dict[str, Any] = field(default_factory=dict)
+    listens: bool = False
+    """Whether the next turn begins with what somebody says: there is nothing else to go on with."""
     steps: int = 0
     """How many answers the model gave to what was asked last: `RunContext.run_step`, whoever goes on."""
     said: int = 0

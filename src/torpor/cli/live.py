@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from torpor.cli.region import Wrapped
 from torpor.cli.screen import cells, clean
-from torpor.core.stream import CALL, PRUNED, SAYS, TOOL, PartKind
+from torpor.core.stream import CALL, MILESTONE, PLAN, PRUNED, SAYS, TOOL, PartKind
 from torpor.engine.queries.spoken import duration
 from torpor.errors import StoreUnavailable
 
@@ -269,8 +269,8 @@ class View:
         if isinstance(block, Tool):
             return self._tool_lines(block, width)
         if isinstance(block, Value):
-            line = f"  {clean(json.dumps(block.part.body, ensure_ascii=False))}"
-            return [self.screen.paint(line if width is None else self.screen.fit(line, width), "dim")]
+            lines = [f"  {line}" for line in value_lines(block.part.body)]
+            return [self.screen.paint(line if width is None else self.screen.fit(line, width), "dim") for line in lines]
         if width is None:
             return [clean(line.replace("\t", "    ").rstrip()) for line in block.whole.strip("\n").splitlines()]
         if block.wrapped is None:
@@ -297,6 +297,23 @@ class View:
         )
         below = [f"    {screen.paint(kept, 'dim')}"] if kept else []
         return [f"  {glyph} {screen.paint(screen.fit(first, width - 4), 'dim')}", *below]
+
+
+def value_lines(body: Any) -> list[str]:
+    """Return a part with a value in lines: how a plan stands in words, all else as JSON."""
+    told = body if isinstance(body, dict) else {}
+    if isinstance(told.get(PLAN), list):
+        return ["plan", *(clean(f"  {n}. {_plain(title)}") for n, title in enumerate(told[PLAN], start=1))]
+    name = "plan" if PLAN in told else _plain(told.get(MILESTONE, ""))
+    state = told.get(PLAN, told.get("state"))
+    if not name or not isinstance(state, str):
+        return [clean(json.dumps(body, ensure_ascii=False))]
+    more = [_plain(told[word]) for word in ("by", "why") if told.get(word)]
+    return [clean("   ".join([name, state, *more]))]
+
+
+def _plain(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def call_words(body: Any) -> str:

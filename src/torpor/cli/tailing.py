@@ -107,7 +107,7 @@ class Teller:
             self._show(part.body)
 
     def _show(self, body: object) -> None:
-        from torpor.cli.live import call_words
+        from torpor.cli.live import call_words, value_lines
         from torpor.core.stream import SAYS, TOOL
 
         if isinstance(body, str):
@@ -117,7 +117,8 @@ class Teller:
         elif isinstance(body, dict) and TOOL in body:
             self._line(self._screen.paint(f"  {call_words(body)}", "dim"))
         else:
-            self._line(json.dumps(body, ensure_ascii=False))
+            for line in value_lines(body):
+                self._line(line)
 
     def _write(self, text: str) -> None:
         """Write text as it is; what would drive a terminal is written out."""

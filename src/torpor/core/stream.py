@@ -38,6 +38,11 @@ CALL = "call"
 SAYS = "says"
 """A value part with this key comes before the first text of an answer, and names who says it."""
 
+PLAN = "plan"
+"""A value part with this key tells of a plan that was made or revised: the titles of its milestones, or why it stays."""
+MILESTONE = "milestone"
+"""A value part with this key tells where the milestone of that title stands now: its `state`, and `by` whom or `why`."""
+
 FLOW = 0
 """The voice of the flow itself."""
 
