@@ -18,8 +18,12 @@ import argparse
 import asyncio
 import gc
 import json
+import random
+import re
 import time
 from contextlib import asynccontextmanager
+from functools import cache
+from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -69,6 +73,21 @@ class Turns(FunctionModel):
         return ModelResponse([part], usage=RequestUsage(input_tokens=100, output_tokens=20))
 
 
+def _text(n: int, letters: int) -> str:
+    """Return so many letters of words of English prose, other ones for each number: it packs as prose does, not better."""
+    draw = random.Random(n)  # noqa: S311 - not for secrets
+    words, text = _words(), f"{n:06}"
+    while len(text) < letters:
+        text += " " + draw.choice(words)
+    return text[:letters]
+
+
+@cache
+def _words() -> list[str]:
+    """Return the words of this repository's prose, each as often as it stands there."""
+    return re.findall(r"[^\s`|#*]+", Path(__file__).parent.parent.joinpath("docs", "writing.md").read_text("utf-8"))
+
+
 def agent_of(model: FunctionModel, letters: int = 200) -> Agent[None, str]:
     """Return an agent with a tool that gives back so many letters."""
     agent = Agent(model)
@@ -76,7 +95,7 @@ def agent_of(model: FunctionModel, letters: int = 200) -> Agent[None, str]:
     @agent.tool_plain
     async def look(n: int) -> str:
         """Look."""
-        return f"{n:06} " + "x" * (letters - 7)
+        return _text(n, letters)
 
     return agent
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.conformance.world import OUTCOME, add, away, populate
-from torpor.core.checkpoint import Mark, mark_of
+from torpor.core.checkpoint import Mark, mark_of, told_in_rows
 from torpor.core.commit import Blob, NewRow
 from torpor.core.journal import Entry, Kind, Stored
 from torpor.core.run import Flag, State
 from torpor.core.schedule import Fate
 from torpor.core.stream import PartKind, PartRow, StreamRow
-from torpor.store.history_rows import ForkRow, PruneRow, RetentionRow
+from torpor.store.history_rows import Emptying, ForkRow, PruneRow, RetentionRow
 from torpor.store.rows import NewRun, RunChange, ScheduleRow, SlotRow, StateRow
 
 if TYPE_CHECKING:
@@ -39,7 +41,7 @@ def test_checkpoints_are_kept_and_emptied(store: Store) -> None:
     def work(tx: Tx) -> None:
         tx.keep_inputs([(first.run_id, Mark(1, 1, 0).text)])
         tx.keep_inputs([(first.run_id, Mark(1, 1, 0).text)])
-        tx.empty_checkpoints([(first.run_id, 2)])
+        tx.empty_checkpoints([Emptying(first.run_id, 2)])
 
     store.transact_now(work)
     whole = store.transact_now(lambda tx: tx.whole_checkpoints(first.run_id, limit=9))
@@ -53,6 +55,60 @@ def test_checkpoints_are_kept_and_emptied(store: Store) -> None:
     assert len(store.transact_now(lambda tx: tx.whole_checkpoints(second.run_id, limit=9))) == 5
     assert store.transact_now(lambda tx: tx.journal_tail(first.run_id, limit=20))[0].seq == 1
     assert len(store.transact_now(lambda tx: tx.journal(first.run_id, after=0))) == 10
+
+
+SAYS = [
+    Entry(Kind.INTENT, "e:pay@0", b"asked"),
+    Entry(Kind.OUTCOME, "e:pay@0", b"paid"),
+    Entry(Kind.OUTCOME, "s:model@1", b"said"),
+    Entry(Kind.FAILURE, "s:look@1", b"failed"),
+    Entry(Kind.OUTCOME, "s:look@2/other.1/1", b"inside another call"),
+    Entry(Kind.OUTCOME, "s:scan#1~00", b"not named"),
+    Entry(Kind.OUTCOME, "b:reserve@1", b"money"),
+    Entry(Kind.CONSUMED, "a:approve@1", b"yes"),
+    Entry(Kind.NOTE, None, b"note"),
+]
+"""What one turn leaves."""
+TOLD = {"e:pay@0", "s:model@1"}
+
+
+def _whole(store: Store, run: int) -> list[tuple[int, str | None]]:
+    """Return which entries of those that can be emptied are whole."""
+    entries = store.transact_now(lambda tx: tx.journal(run))
+    can = [e for e in entries if e.kind is Kind.CHECKPOINT or (e.kind is Kind.OUTCOME and e.key in TOLD)]
+    assert all(e.body is not None for e in entries if e not in can)
+    return [(e.seq, e.key) for e in can if e.body is not None]
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+def test_outcomes_that_stand_in_rows_are_emptied_with_the_checkpoint_of_their_turn(store: Store, keeps: bool) -> None:  # noqa: FBT001 - both ways
+    """Of nobody else, of no turn whose checkpoint is kept, and of no call of whose value nothing is known to stand there."""
+    world = populate(store, 2)
+    first, second = (claimed.lease for claimed in world.claim())
+    points = [checkpoint(n) if keeps else checkpoint(n)._replace(body=None) for n in range(2, 7)]
+    entries = [entry for point in points for entry in (*SAYS, point)]
+    world.append([add(first, *entries), add(second, *entries)])
+    before = _whole(store, second.run_id)
+
+    def sweep(whole: int) -> list[tuple[int, str | None]]:
+        store.transact_now(lambda tx: tx.empty_checkpoints([Emptying(first.run_id, whole, outcomes=True)]))
+        return _whole(store, first.run_id)
+
+    if keeps:
+        assert sweep(5) == before
+        for whole in (4, 3, 1):
+            assert sweep(whole) == sweep(whole) == [one for one in before if one[0] > 10 * (5 - whole)]
+    else:
+        assert sweep(1) == sweep(1) == [one for one in before if one[0] > 40]
+    assert _whole(store, second.run_id) == before
+    pruned = store.transact_now(lambda tx: tx.journal_tail(first.run_id, limit=100))
+    assert [entry.seq for entry in pruned] == list(range(1, 51))
+
+
+def test_the_rule_of_what_stands_in_rows_is_one() -> None:
+    """The core says the same of keys as the statements of both stores."""
+    assert {entry.key for entry in SAYS if entry.kind is Kind.OUTCOME and told_in_rows(entry.key)} == TOLD
+    assert not told_in_rows(None)
 
 
 def test_an_input_is_kept_only_before_the_first_checkpoint(store: Store) -> None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tests.simulation.model_shared import ENDED, PROGRAM, Dict, Shared
+from tests.simulation.model_shared import ENDED, PROGRAM, Dict, Shared, emptied
 from torpor.core.family import members_of
 from torpor.errors import Conflict, NotFound, UsageError
 
@@ -165,8 +165,8 @@ class Model(Shared):
         place = next(n for n, entry in enumerate(p.entries, start=1) if entry.kind.word == "checkpoint")
         if p.input_key is not None and run["point"] == 0:
             run["journal"][0] = (0, "checkpoint", p.input_key, run["body"])
-        if p.keep and p.turn % p.keep == 0:
-            for n in [n for n in self.whole(run) if n > 0][p.keep + 1 :]:
+        if (p.keep or p.told_in_rows) and p.turn % (p.keep or 10) == 0:
+            for n in emptied(run["journal"], p.keep, told=p.told_in_rows):
                 run["journal"][n] = (*run["journal"][n][:3], None)
         run.update(point=p.head + place, turn=p.turn, body=body)
 

@@ -7,6 +7,7 @@ something came back since they were looked at.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from tests.stores import START_AT
@@ -23,6 +24,17 @@ ENDED = frozenset({"completed", "failed", "cancelled"})
 NO_FLAGS: frozenset[str] = frozenset()
 ZEROS = dict.fromkeys(("epoch", "head", "inbox", "seen", "branch", "takeovers", "stalls", "prio", "point"), 0)
 Dict = dict[str, Any]
+
+
+def emptied(journal: Dict, keep: int, *, told: bool) -> list[int]:
+    """Return the entries that lose their bodies: checkpoints before the newest ones, and what their turns told in rows."""
+    points = sorted(n for n, entry in journal.items() if entry[1] == "checkpoint" and n > 0)
+    old = [n for n in points if journal[n][3] is not None][: -keep - 1] if keep else points[-21:-1]
+    if not (told and old):
+        return old
+    before = max((n for n in points if n < old[0]), default=0)
+    gone = [n for n in sorted(journal) if before < n <= old[-1] and journal[n][1] == "outcome"]
+    return [*old, *(n for n in gone if re.match(r"[se]:[^#/]*@[^#/]*$", journal[n][2] or ""))]
 
 
 class Shared:

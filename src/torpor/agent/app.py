@@ -158,5 +158,6 @@ class App(sdk.App):
         turn = program(declared)
         self.flow(name=name, version=version, keep_checkpoints=keep_checkpoints)(turn)
         flow = self.flows[name]
+        flow.told_in_rows = True
         flow.warns, flow.hears, flow.traces = declared.warning, MESSAGE, partial(invocation, name)
         return turn

@@ -117,6 +117,8 @@ class Proposal:
     """The number of the turn that follows the checkpoint."""
     keep: int = 0
     """How many checkpoints before this one stay whole (core.checkpoint)."""
+    told_in_rows: bool = False
+    """Whether outcomes are emptied together with the checkpoint of their turn (core.checkpoint)."""
     input_key: str | None = None
     """The mark of the run's input, if this is its first checkpoint and the input is to be kept."""
     program: int | None = None

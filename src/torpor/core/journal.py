@@ -1,7 +1,8 @@
 """The journal's entries: what a run did, in order, each with its number, its epoch and its time.
 
     intent      an effect is about to be started; its arguments and safety
-    outcome     what a step or effect gave back (FAILURE: the error it ended with, also an outcome)
+    outcome     what a step or effect gave back (FAILURE: the error it ended with, also an outcome); older ones of agents
+                are emptied, because they stand in the conversation (`core.checkpoint`)
     checkpoint  the whole state at the end of a turn; the present one lies in `states` as well, older ones are emptied
     wait        something the run needs was made known: an approval, a message, trouble
     consumed    what satisfied a wait, timers included; replay delivers these and outcomes in journal order

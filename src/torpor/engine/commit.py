@@ -28,6 +28,7 @@ from torpor.core.journal import Kind
 from torpor.core.lease import LEASE_SECONDS, Fence, LostAnswer, after_lost_answer, fence
 from torpor.core.run import FOLLOWED, Flag, State
 from torpor.engine import budgets, events, streams
+from torpor.store.history_rows import Emptying
 from torpor.store.rows import Append, CompensationRow, Leave, RunChange, StateRow, WaitRow
 
 if TYPE_CHECKING:
@@ -238,11 +239,15 @@ def _carry_compensations(tx: Tx, winners: Sequence[Proposal]) -> None:
 
 
 def _keep_history(tx: Tx, winners: Sequence[Proposal]) -> None:
-    """Keep the input of runs that checkpoint for the first time; empty old checkpoints, now and then."""
+    """Keep the input of runs that checkpoint for the first time; empty old checkpoints and outcomes, now and then."""
     inputs = [(p.run_id, p.input_key) for p in winners if p.input_key is not None]
     if inputs:
         tx.keep_inputs(inputs)
-    crowded = [(p.run_id, p.keep + 1) for p in winners if p.state_body is not None and empties(p.turn, p.keep)]
+    crowded = [
+        Emptying(p.run_id, p.keep + 1, p.told_in_rows)
+        for p in winners
+        if p.state_body is not None and empties(p.turn, p.keep, told_in_rows=p.told_in_rows)
+    ]
     if crowded:
         tx.empty_checkpoints(crowded)
 

@@ -37,6 +37,8 @@ class Flow:
     takes_state: bool
     keep_checkpoints: int = KEEP_CHECKPOINTS
     """So many checkpoints before the present one can be returned to."""
+    told_in_rows: bool = False
+    """Whether what calls with a plain `step_id` give back stands in the state's rows as well, from the next turn on."""
     retain: Retention | None = None
     state_type: Any = None
     """The annotation of the state parameter, for decoding input that came as plain JSON."""

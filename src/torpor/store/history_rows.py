@@ -8,6 +8,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
+class Emptying(NamedTuple):
+    """So many checkpoints of a run stay whole; with `outcomes`, what older turns' calls gave back goes with theirs."""
+
+    run_id: int
+    whole: int
+    outcomes: bool = False
+
+
 class ForkRow(NamedTuple):
     """Where a copied run came from: the run, the checkpoint's entry there, and when; who wanted it, and its title."""
 

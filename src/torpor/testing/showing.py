@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from torpor.blobs.packing import decompress
+from torpor.core.checkpoint import EMPTIED, was_emptied
 from torpor.core.ids import wait_name
 from torpor.core.journal import BLOB_MARK, Kind
 from torpor.core.replay import CallKind, kind_of, name_of, shown
@@ -84,7 +85,7 @@ def lines(tx: Tx, run: int) -> list[Line]:
     found = []
     for entry in tx.journal(run):
         body = whole(tx, entry.body)
-        value = None if body is None else values.decode(body)
+        value = EMPTIED if was_emptied(entry) else None if body is None else values.decode(body)
         key = shown(entry.key) if entry.key else ""
         found.append(Line(entry.seq, entry.at, entry.epoch, entry.kind.word, key, value))
     return found
@@ -123,6 +124,8 @@ def _effect(tx: Tx, key: str, entries: list[Stored]) -> Effect:
     telling = [entry for entry in entries if entry.kind is not Kind.NOTE]
     state = _STATES.get(telling[-1].kind, "started") if telling else "started"
     result = values.decode(whole(tx, telling[-1].body) or _NOTHING) if state == "done" else None
+    if state == "done" and was_emptied(telling[-1]):
+        result = EMPTIED
     intents = [whole(tx, entry.body) for entry in entries if entry.kind is Kind.INTENT]
     began: Any = values.decode(intents[-1]) if intents and intents[-1] is not None else {}
     return Effect(name_of(key), state, len(intents), tuple(began.get("args", ())), result)

@@ -77,6 +77,7 @@ def checkpoint(executor: Executor, state: Any, turn: int) -> Last:
     def last(proposal: Proposal) -> None:
         proposal.entries = [*proposal.entries, entry]
         proposal.state_body, proposal.turn, proposal.rows, proposal.keep = body, turn + 1, rows, keep
+        proposal.told_in_rows = executor.flow.told_in_rows
         proposal.taken = [*proposal.taken, *interrupts]
         if turn == 1 and keep:
             proposal.input_key = Mark(1, executor.run.program, branch).text

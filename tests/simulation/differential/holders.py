@@ -80,7 +80,8 @@ def batch(world: World, draws: Draws, target: tuple[int, int]) -> bool:
 
 def step(world: World, draws: Draws, view: View) -> Proposal:
     """Return an outcome of a step: the hot commit."""
-    entries = [Entry(Kind.OUTCOME, f"s:step#{view.lease.head + n}", b"1") for n in range(draws.one([1, 1, 2, 3]))]
+    key = draws.one(["s:step#{}", "s:look@{}", "s:inside@0/other.1/{}"])  # the second kind may stand in rows as well
+    entries = [Entry(Kind.OUTCOME, key.format(view.lease.head + n), b"1") for n in range(draws.one([1, 1, 2, 3]))]
     return world.propose(view, *entries)
 
 
@@ -106,6 +107,7 @@ def turn(world: World, draws: Draws, view: View) -> Proposal:
     body = values.encode({"turn": view.turn + 1})
     mark = Mark(view.turn + 1, 1, view.branch)
     more: dict[str, Any] = {"state_body": body, "turn": view.turn + 1, "keep": draws.one([0, 1, 2]), "spends": True}
+    more["told_in_rows"] = draws.maybe()
     if view.point == 0:
         more["input_key"] = Mark(view.turn, 1, view.branch).text
     open_waits = world.waits(view.lease.run_id)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from torpor.clock import as_datetime
+from torpor.core.checkpoint import EMPTIED, was_emptied
 from torpor.core.ids import parse_run
 from torpor.core.replay import CallKind, kind_of, shown
 from torpor.demo.agent import repository
@@ -179,7 +180,7 @@ def _lines(tx: Tx, number: int) -> list[Line]:
     found = []
     for entry in tx.journal(number):
         body = showing.whole(tx, entry.body)
-        value = None if body is None else values.plain(body)
+        value = EMPTIED if was_emptied(entry) else None if body is None else values.plain(body)
         key = shown(entry.key) if entry.key else ""
         acted = not entry.key or kind_of(entry.key) in {CallKind.STEP, CallKind.EFFECT}
         word = entry.kind.word if acted else f"{entry.kind.word} of torpor's"

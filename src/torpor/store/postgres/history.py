@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from torpor.core.checkpoint import EMPTIED_AT_ONCE
 from torpor.store import texts
 from torpor.store.history_rows import ForkRow
 from torpor.store.postgres.arrays import ByteaArray, TextArray, longs
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from torpor.core.journal import Stored
+    from torpor.store.history_rows import Emptying
 
 _KEEP_INPUTS = """INSERT INTO journal (run_id, seq, at, epoch, kind, key, body)
     SELECT i.run_id, 0, s.at, 0, 3, i.key, s.body FROM unnest(%(runs)s::bigint[], %(keys)s::text[]) AS i(run_id, key),
@@ -22,6 +24,18 @@ _EMPTY = """UPDATE journal SET body = NULL WHERE ctid = ANY(ARRAY(
     SELECT w.ctid FROM unnest(%(runs)s::bigint[], %(keeps)s::int[]) AS k(run_id, keep), LATERAL (
         SELECT j.ctid FROM journal j WHERE j.run_id = k.run_id AND j.kind = 3 AND j.body IS NOT NULL AND j.seq > 0
         ORDER BY j.seq DESC OFFSET k.keep) w))"""
+_OLD_WHOLE = """SELECT j.seq FROM journal j WHERE j.run_id = k.run_id AND j.kind = 3 AND j.body IS NOT NULL AND j.seq > 0
+    ORDER BY j.seq DESC OFFSET k.keep"""
+_OLD = f"""SELECT j.seq FROM journal j WHERE j.run_id = k.run_id AND j.kind = 3 AND j.seq > 0
+    ORDER BY j.seq DESC LIMIT {EMPTIED_AT_ONCE} OFFSET k.keep"""
+_EMPTY_TURNS = """UPDATE journal SET body = NULL WHERE ctid = ANY(ARRAY(
+    SELECT w.ctid FROM (SELECT k.run_id, min(c.seq) AS first, max(c.seq) AS last
+        FROM unnest(%(runs)s::bigint[], %(keeps)s::int[]) AS k(run_id, keep), LATERAL ({old}) c GROUP BY k.run_id) o,
+    LATERAL (SELECT j.ctid FROM journal j WHERE j.run_id = o.run_id AND j.seq <= o.last AND j.seq > coalesce((
+            SELECT p.seq FROM journal p WHERE p.run_id = o.run_id AND p.kind = 3 AND p.seq < o.first
+            ORDER BY p.seq DESC LIMIT 1), 0)
+        AND j.body IS NOT NULL AND (j.kind = 3 OR j.kind = 2 AND j.key ~ '^[se]:[^#/]*@[^#/]*$') OFFSET 0) w))"""
+"""The last line is `core.checkpoint.told_in_rows`."""
 _ADD_ENTRIES = """INSERT INTO journal (run_id, seq, at, epoch, kind, key, body)
     SELECT %(run)s, * FROM unnest(%(seqs)s::int[], %(ats)s::bigint[], %(epochs)s::int[], %(kinds)s::smallint[],
     %(keys)s::text[], %(bodies)s::bytea[])"""
@@ -56,9 +70,15 @@ class HistoryVerbs(Begun):
         """Keep inputs as entries 0."""
         self._tell(_KEEP_INPUTS, runs=longs([one[0] for one in inputs]), keys=TextArray([one[1] for one in inputs]))
 
-    def empty_checkpoints(self, kept: Sequence[tuple[int, int]]) -> None:
+    def empty_checkpoints(self, kept: Sequence[Emptying]) -> None:
         """Empty what is older."""
-        self._tell(_EMPTY, runs=longs([one[0] for one in kept]), keeps=longs([one[1] for one in kept]))
+        for statement, some in (
+            (_EMPTY, [one for one in kept if not one.outcomes]),
+            (_EMPTY_TURNS.format(old=_OLD_WHOLE), [one for one in kept if one.outcomes and one.whole > 1]),
+            (_EMPTY_TURNS.format(old=_OLD), [one for one in kept if one.outcomes and one.whole <= 1]),
+        ):
+            if some:
+                self._tell(statement, runs=longs([e.run_id for e in some]), keeps=longs([e.whole for e in some]))
 
     def whole_checkpoints(self, run: int, *, limit: int) -> list[Stored]:
         """Return the newest whole checkpoints."""

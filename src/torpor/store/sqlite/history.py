@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from torpor.core.checkpoint import EMPTIED_AT_ONCE
 from torpor.store import texts
 from torpor.store.history_rows import ForkRow
 from torpor.store.sqlite.begun import Begun
@@ -14,9 +15,22 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from torpor.core.journal import Stored
+    from torpor.store.history_rows import Emptying
 
-_EMPTY = """UPDATE journal SET body = NULL WHERE run_id = ?1 AND seq IN (SELECT seq FROM journal INDEXED BY journal_whole
-    WHERE run_id = ?1 AND kind = 3 AND body IS NOT NULL AND seq > 0 ORDER BY seq DESC LIMIT -1 OFFSET ?2)"""
+# Not an UPDATE: that would leave a hole in a page that is never written to again, as entries are appended at the end. What
+# is emptied moves there as well, so whole pages become free and are used again.
+EMPTIED = """INSERT OR REPLACE INTO journal (run_id, seq, at, epoch, kind, key, body)
+    SELECT run_id, seq, at, epoch, kind, key, NULL FROM journal WHERE run_id = ?1"""
+_OLD_WHOLE = """SELECT seq FROM journal INDEXED BY journal_whole
+    WHERE run_id = ?1 AND kind = 3 AND body IS NOT NULL AND seq > 0 ORDER BY seq DESC LIMIT -1 OFFSET ?2"""
+_OLD = f"""SELECT seq FROM journal WHERE run_id = ?1 AND kind = 3 AND seq > 0
+    ORDER BY seq DESC LIMIT {EMPTIED_AT_ONCE} OFFSET ?2"""
+_EMPTY = f"{EMPTIED} AND seq IN ({_OLD_WHOLE})"
+_EMPTY_TURNS = f"""WITH old AS (SELECT min(seq) AS first, max(seq) AS last FROM ({{old}})) {EMPTIED}
+    AND seq <= (SELECT last FROM old) AND seq > ifnull((SELECT p.seq FROM journal p WHERE p.run_id = ?1 AND p.kind = 3
+        AND p.seq < (SELECT first FROM old) ORDER BY p.seq DESC LIMIT 1), 0)
+    AND body IS NOT NULL AND (kind = 3 OR kind = 2 AND key GLOB '[se]:*@*' AND key NOT GLOB '*[#/]*')"""
+"""The last line is `core.checkpoint.told_in_rows`."""
 _CUT = "WHERE c.run_id = ?1 AND c.branch >= ?2"
 _WAS = f"""SELECT c.field, c.n, c.body, min(c.branch) FROM cut_rows c {_CUT} AND c.field = ?3 AND c.n >= ?4 AND c.n < ?5
     GROUP BY c.field, c.n"""
@@ -43,9 +57,11 @@ class HistoryVerbs(Begun):
             inputs,
         )
 
-    def empty_checkpoints(self, kept: Sequence[tuple[int, int]]) -> None:
+    def empty_checkpoints(self, kept: Sequence[Emptying]) -> None:
         """Empty what is older."""
-        self._db.executemany(_EMPTY, kept)
+        for run_id, whole, outcomes in kept:
+            turns = _EMPTY_TURNS.format(old=_OLD_WHOLE if whole > 1 else _OLD)
+            self._db.execute(turns if outcomes else _EMPTY, (run_id, whole))
 
     def whole_checkpoints(self, run: int, *, limit: int) -> list[Stored]:
         """Return the newest whole checkpoints."""

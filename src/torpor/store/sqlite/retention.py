@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from torpor.store import texts
 from torpor.store.history_rows import PruneRow, RetentionRow, old_end
 from torpor.store.sqlite.begun import Begun
-from torpor.store.sqlite.history import NAMED
+from torpor.store.sqlite.history import EMPTIED, NAMED
 from torpor.store.tables import OF_A_RUN, ON_THEIR_WAY
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class RetentionVerbs(Begun):
     def empty_old(self, run: int, *, before: int, below: int) -> None:
         """Empty old checkpoints."""
         self._db.execute(
-            "UPDATE journal SET body = NULL WHERE run_id = ?1 AND seq IN (SELECT seq FROM journal INDEXED BY journal_whole"
+            f"{EMPTIED} AND seq IN (SELECT seq FROM journal INDEXED BY journal_whole"
             " WHERE run_id = ?1 AND kind = 3 AND body IS NOT NULL AND seq < ?3 AND at < ?2)",
             (run, before, below),
         )

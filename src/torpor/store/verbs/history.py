@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from torpor.core.journal import Stored
-    from torpor.store.history_rows import ForkRow, PruneRow, RetentionRow
+    from torpor.store.history_rows import Emptying, ForkRow, PruneRow, RetentionRow
 
 
 class HistoryVerbs(Protocol):
@@ -17,8 +17,12 @@ class HistoryVerbs(Protocol):
     def keep_inputs(self, inputs: Sequence[tuple[int, str]]) -> None:
         """Keep (run, key): the states of runs that have not checkpointed yet, as entry 0 of their journals."""
 
-    def empty_checkpoints(self, kept: Sequence[tuple[int, int]]) -> None:
-        """Empty the checkpoints of (run, how many) that are older than so many, entry 0 excepted."""
+    def empty_checkpoints(self, kept: Sequence[Emptying]) -> None:
+        """Empty the checkpoints of runs that are older than so many, entry 0 excepted.
+
+        With `outcomes`, also what stands in rows (`core.checkpoint.told_in_rows`) of the turns that led to them. If only
+        the present one is kept there is no whole one to be found, and these are the turns that led to the 20 before it.
+        """
 
     def whole_checkpoints(self, run: int, *, limit: int) -> list[Stored]:
         """Return the newest entries of checkpoints that still carry their state, newest first, without their bodies."""
