@@ -13,6 +13,7 @@ the journal gives a new guest what was there already.
 from __future__ import annotations
 
 from dataclasses import asdict
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from pydantic_ai import RunUsage
@@ -32,6 +33,8 @@ from torpor.sdk.guest import Guest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
+
+    from pydantic_ai.messages import ModelMessage
 
     from torpor.agent.declared import Declared
     from torpor.sdk.context import Context
@@ -112,11 +115,34 @@ def _keep(state: AgentState, played: Played) -> None:
     """Take into the state what a turn came to."""
     spoken = [n for n, message in enumerate(played.closed) if speaks(message)]
     state.said = len(state.messages) + spoken[-1] if spoken else state.said
-    state.messages.extend(stored(message) for message in played.closed)
-    state.tail = [stored(message) for message in played.tail]
+    state.messages.extend(_kept(state, message) for message in played.closed)
+    state.tail = [_own(message) for message in played.tail]
     state.prompt, state.usage = None, {name: value for name, value in asdict(played.usage).items() if value}
     state.awake += played.seconds
     state.steps += 1
+
+
+def _kept(state: AgentState, message: ModelMessage) -> dict[str, Any]:
+    """Return a closed message as it is stored: with its instructions if they are others than those of the one before.
+
+    pydantic-ai makes them anew for each request it sends, and what was sent long ago is for people.
+    """
+    tree = _own(message)
+    said = tree.get("instructions")
+    if said is not None:
+        digest = blake2b(said.encode(), digest_size=8).hexdigest()
+        if digest == state.instructed:
+            del tree["instructions"]
+        state.instructed = digest
+    return tree
+
+
+def _own(message: ModelMessage) -> dict[str, Any]:
+    """Return a message as it is stored, without the ids that pydantic-ai gives its own run of the agent: a stay's."""
+    tree = stored(message)
+    tree.pop("run_id", None)
+    tree.pop("conversation_id", None)
+    return tree
 
 
 async def watch(ctx: Context, declared: Declared, state: AgentState, played: Played) -> None:

@@ -31,6 +31,8 @@ class AgentState:
     """How many answers the model gave to what was asked last: `RunContext.run_step`, whoever goes on."""
     said: int = 0
     """The number of the newest closed message in which a person says something."""
+    instructed: str = ""
+    """A digest of the instructions that stand in the newest closed message that has any."""
     repeats: dict[str, Any] = field(default_factory=dict)
     """What the watchdog remembers."""
     began: float = 0.0

@@ -24,7 +24,7 @@ import dataclasses
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, get_args, get_type_hints
 
 import orjson
 from pydantic import ConfigDict, TypeAdapter
@@ -50,6 +50,7 @@ WRITER = "pydantic_ai"
 _VERSION = version("pydantic-ai-slim")
 _USAGE_FIELDS = frozenset(field.name for field in dataclasses.fields(RequestUsage))
 _PARTS: Any = {0: {"parts"}}
+_PLAIN = frozenset({str, bool, int, float})
 _ANY: TypeAdapter[Any] = TypeAdapter(Any)
 
 Result: TypeAlias = Any
@@ -68,11 +69,10 @@ def stored(message: ModelMessage) -> dict[str, Any]:
         tree = _odd(message, error)
     for name in [name for name, value in tree.items() if value is None]:
         del tree[name]
+    _leave_out(tree, type(message))
     parts: Sequence[Any] = message.parts
     for part, node in zip(parts, tree["parts"], strict=True):
-        for name in _left_out(type(part)):  # type: ignore[arg-type]  # a class of dataclasses can be hashed
-            if name in node and node[name] is None:
-                del node[name]
+        _leave_out(node, type(part))
     if "usage" in tree:
         tree["usage"] = {name: n for name, n in tree["usage"].items() if n or name not in _USAGE_FIELDS}
     tree[WRITER] = _VERSION
@@ -133,10 +133,30 @@ def mended(value: Any) -> Any:
     return [mended(item) for item in value] if isinstance(value, list) else value
 
 
+def _leave_out(node: dict[str, Any], kind: Any) -> None:
+    """Take what is a default of its class out of a message or a part."""
+    for name, default in _defaults(kind):
+        if name in node and node[name] == default and type(node[name]) is type(default):
+            del node[name]
+
+
 @lru_cache(maxsize=256)
-def _left_out(kind: Any) -> tuple[str, ...]:
-    """Return the fields of a part that need not be stored if they are None."""
-    return tuple(field.name for field in dataclasses.fields(kind) if field.default is None)
+def _defaults(kind: Any) -> tuple[tuple[str, Any], ...]:
+    """Return the fields of a message or part that need not be stored if they have these values.
+
+    A field that can have one value only says what the part is (`part_kind`, and `tool_name` of tools that are pydantic-ai's
+    own), so it stays: it is read before the class is known.
+    """
+    found = {field.name: field.default for field in dataclasses.fields(kind)}
+    try:
+        hints = get_type_hints(kind)
+    except Exception:  # noqa: BLE001 - names that are not there at run time: then what stays is what cannot be told apart
+        hints = {}
+    single = {name for name in found if name not in hints or len(get_args(hints[name]) or "ab") == 1}
+    plain = {
+        name: value for name, value in found.items() if value is None or (type(value) in _PLAIN and name not in single)
+    }
+    return tuple(plain.items())
 
 
 def _odd(message: ModelMessage, error: Exception) -> Any:
