@@ -11,6 +11,7 @@ from pydantic_ai.messages import ModelMessage, ToolReturnPart, UserPromptPart
 
 from torpor.agent.state import AgentState
 from torpor.agent.transcript import read
+from torpor.blobs.rows import unpack
 from torpor.store import values
 from torpor.testing.showing import whole
 
@@ -86,7 +87,7 @@ def kept_messages(store: Store, run: int, *, most: int = 1000) -> list[ModelMess
     """Return the messages of a run as the store has them: those that are closed, oldest first, and the open request."""
 
     def found(tx: Tx) -> tuple[list[bytes], bytes]:
-        rows = [whole(tx, body) or b"" for body in tx.get_rows(run, "messages", after=0, limit=most)]
+        rows = [whole(tx, unpack(body)) or b"" for body in tx.get_rows(run, "messages", after=0, limit=most)]
         return rows, whole(tx, tx.states([run])[run].body) or b""
 
     rows, body = store.transact_now(found)

@@ -9,7 +9,8 @@
     note        everything else a replay needs: the recorded `now`, a failed attempt, a withdrawn wait
     retry       a person had a failed run start again; with a key: what that call ended with is superseded
 
-A body that begins with the byte 0 names a blob: 16 bytes of digest follow (`values` never begin so).
+A body that begins with the byte 0 names a blob: 16 bytes of digest follow (`values` never begin so). An element of a `Rows`
+field that begins with the byte 1 is packed (`blobs.rows`).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 BLOB_MARK = b"\x00"
+PACKED_MARK = b"\x01"
 BLOB_BYTES = 32 * 1024
 """Bodies above this many bytes go to the blob table, once."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from torpor.blobs.rows import pack
 from torpor.core.checkpoint import Mark
 from torpor.core.commit import NewRow, NewWait, Proposal
 from torpor.core.family import counted
@@ -65,7 +66,7 @@ def checkpoint(executor: Executor, state: Any, turn: int) -> Last:
     rows: list[NewRow] = []
     for field, appended in rows_of(state):
         first, new = seal(appended)
-        rows += [NewRow(field, n, encode(item, f"state.{field}[{n}]")) for n, item in enumerate(new, start=first)]
+        rows += [NewRow(field, n, pack(encode(item, f"state.{field}[{n}]"))) for n, item in enumerate(new, start=first)]
     body = encode(state, "state")
     interrupts = [signal.seq for signal in interrupting.take(executor)] if executor.interrupts else []
     keep, branch = executor.flow.keep_checkpoints, executor.run.branch

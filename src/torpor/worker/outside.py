@@ -8,6 +8,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from torpor.blobs.rows import unpack
 from torpor.core.lease import Proof
 from torpor.engine import cancels, effects, waits
 from torpor.engine.follow_ups import joinable
@@ -88,6 +89,7 @@ class Outside:
         try:
             found, blobs = await self._store.transact(_rows, executor.run.id, field, first, most)
             executor.bodies.learn(blobs)
+            found = [unpack(body) for body in found]
         except StoreError as error:
             found = error
         self._worker.loop.call_soon(here, found)
