@@ -17,7 +17,7 @@ from torpor.errors import StoreCorrupt
 
 LEAST_BYTES = 160
 """Shorter ones are not worth the while."""
-_LEVEL = 3
+_LEVEL = 5
 _WORDS = (
     b'"vendor_id":null,"code":null,"description":"","status":"ok","title":"","url":"https://www.","name":"","type":"text",'
     b'"id":"","error":"","message":"","path":"/","text":"","query":"","result":{"value":"","items":[{"number":0,"content":"'
@@ -44,7 +44,7 @@ class _Tools(threading.local):
     def __init__(self) -> None:
         words = zstandard.ZstdCompressionDict(_WORDS, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
         words.precompute_compress(level=_LEVEL)
-        self.compress = zstandard.ZstdCompressor(dict_data=words).compress
+        self.compress = zstandard.ZstdCompressor(level=_LEVEL, dict_data=words).compress
         self.decompress = zstandard.ZstdDecompressor(dict_data=words).decompress
 
 
