@@ -12,6 +12,7 @@ from tests.stores import raw
 from torpor.core.commit import NewReply
 from torpor.core.event import NewEvent
 from torpor.core.run import State
+from torpor.store.history_rows import Emptying
 from torpor.store.rows import Claim, FollowUp, NewSignal, RunFilter
 
 if TYPE_CHECKING:
@@ -68,6 +69,9 @@ def _calls(runs: list[int], program: int) -> list[Callable[[Tx], object]]:
         lambda tx: tx.get_rows(runs[0], "f", after=0, limit=1),
         lambda tx: tx.outbox(limit=5),
         lambda tx: tx.whole_checkpoints(runs[0], limit=5),
+        lambda tx: tx.empty_checkpoints([Emptying(runs[0], 3)]),
+        lambda tx: tx.empty_checkpoints([Emptying(runs[0], 3, outcomes=True), Emptying(runs[1], 1, outcomes=True)]),
+        lambda tx: tx.empty_old(runs[0], before=1, below=5),
         lambda tx: tx.forks(runs),
         lambda tx: tx.forks_of(runs[0], limit=5),
         lambda tx: tx.first_cut(runs[0], 0),
@@ -130,7 +134,7 @@ def test_sqlite_walks_no_large_table(make_place: Callable[[str], Place]) -> None
     store.transact_now(
         watched, lambda tx: (tx.append([add(leases[0])], lease_micros=LEASE), tx.leave([away(leases[1])]))
     )
-    asked = sorted(s for s in statements if s.split()[0] in {"SELECT", "UPDATE", "INSERT", "DELETE"})
+    asked = sorted(s for s in statements if s.split()[0] in {"SELECT", "UPDATE", "INSERT", "DELETE", "WITH"})
 
     def plan(tx: Tx) -> list[tuple[str, str]]:
         database = raw(tx)

@@ -1,6 +1,6 @@
 """What an agent puts into its run's stream: its answers, and its tool calls, a part when one begins and one when it has ended.
 
-The parts of calls are short, because a stream is for looking on: the whole of it is in the journal. All are emitted by the
+The parts of calls are short, because a stream is for looking on: the whole of it is in the conversation. All are emitted by the
 attempt itself, so what it said is taken back with it, and a call's end is written by the commit that records it (G11).
 Secrets are struck before anything is cut: half of one would not be known any more (G15).
 """
