@@ -26,7 +26,7 @@ ZEROS = dict.fromkeys(("epoch", "head", "inbox", "seen", "branch", "takeovers", 
 Dict = dict[str, Any]
 
 
-def emptied(journal: Dict, keep: int, *, told: bool) -> list[int]:
+def emptied(journal: dict[int, Any], keep: int, *, told: bool) -> list[int]:
     """Return the entries that lose their bodies: checkpoints before the newest ones, and what their turns told in rows."""
     points = sorted(n for n, entry in journal.items() if entry[1] == "checkpoint" and n > 0)
     old = [n for n in points if journal[n][3] is not None][: -keep - 1] if keep else points[-21:-1]

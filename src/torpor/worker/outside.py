@@ -87,9 +87,9 @@ class Outside:
     ) -> None:
         found: list[bytes] | Exception
         try:
-            found, blobs = await self._store.transact(_rows, executor.run.id, field, first, most)
+            rows, blobs = await self._store.transact(_rows, executor.run.id, field, first, most)
             executor.bodies.learn(blobs)
-            found = [unpack(body) for body in found]
+            found = [unpack(body) for body in rows]
         except StoreError as error:
             found = error
         self._worker.loop.call_soon(here, found)
