@@ -112,7 +112,10 @@ def turn(world: World, draws: Draws, view: View) -> Proposal:
         more["input_key"] = Mark(view.turn, 1, view.branch).text
     open_waits = world.waits(view.lease.run_id)
     more["over"] = [slot for slot, _ in open_waits]
-    return world.propose(view, Entry(Kind.CHECKPOINT, mark.text, body), **more)
+    last = Entry(
+        Kind.OUTCOME, f"s:look@{view.lease.head}", b"1"
+    )  # it travels with the checkpoint, as what came last does
+    return world.propose(view, last, Entry(Kind.CHECKPOINT, mark.text, body), **more)
 
 
 def complete(world: World, draws: Draws, view: View) -> Proposal:

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from torpor.core.lease import Lease
     from torpor.core.run import Flag
-    from torpor.store.history_rows import Emptying
     from torpor.store.protocol import Tx
     from torpor.store.rows import Append, Claim, Claimed, HoldRow, RunRow
 
@@ -138,16 +137,6 @@ def forgotten_in_a_batch(patch: pytest.MonkeyPatch) -> None:
 # a store on PostgreSQL
 
 
-def anybodys_outcomes_go(patch: pytest.MonkeyPatch) -> None:
-    """Empty outcomes of programs that say of none that it stands in rows."""
-    right = SqliteTx.empty_checkpoints
-
-    def wrong(self: SqliteTx, kept: Sequence[Emptying]) -> None:
-        right(self, [one._replace(outcomes=True) for one in kept])
-
-    patch.setattr(SqliteTx, "empty_checkpoints", wrong)
-
-
 def a_microsecond_early(patch: pytest.MonkeyPatch) -> None:
     """Let leases end a microsecond early on one store."""
     right = PostgresTx.append
@@ -187,7 +176,6 @@ PLANTED = (
     Planted("store/sqlite", the_head_is_not_compared),
     Planted("store/sqlite", a_signal_is_taken_twice),
     Planted("store/sqlite", forgotten_in_a_batch),
-    Planted("store/sqlite", anybodys_outcomes_go),
     Planted("store/postgres", a_microsecond_early, BOTH),
     Planted("store/postgres", a_wait_stays_open, BOTH),
     Planted("store/postgres", first_come_first_served, BOTH),
