@@ -148,7 +148,7 @@ class Call:
     async def _record(self, made: Definition, place: str) -> dict[str, Any]:
         values = {"args": [], "more": self._shown}
         outcome: dict[str, Any] = await self._conversation.guest.call(
-            lambda context: context.perform(made, values, place)
+            lambda context: context.perform(made, values, place, ahead=True)
         )
         return outcome
 

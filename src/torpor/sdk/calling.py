@@ -31,6 +31,7 @@ class Wish(TypedDict, total=False):
     rate: Rate | None
     fits: object
     lets_go: bool
+    ahead: bool
 
 
 class Calling:

@@ -12,6 +12,7 @@ What a guest may rely on, and what it must keep to:
 * A guest that waits only for its own calls keeps nothing awake: if these are waits, the run is put away and the guest is
   cancelled where it stands. When the run wakes a new guest begins, and its calls are answered up to where the first one was.
 * So whatever it does between its calls may be done again, and must do no harm twice.
+* What a repeatable step gave back may reach it a moment before that is durable; nothing it then asks for is begun before.
 * What the journal holds and no guest of the turn has asked for when the turn ends is a divergence, found before the turn's
   end is recorded.
 """
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Coroutine
 
+    from torpor.sdk.calling import Wish
     from torpor.sdk.context import Log
     from torpor.sdk.port import Kept, Port
     from torpor.sdk.steps import Definition
@@ -44,15 +46,19 @@ class GuestContext(Context):
 
     __slots__ = ()
 
-    def perform(self, definition: Definition, values: dict[str, Any], step_id: str) -> Coroutine[Any, Any, Any]:
+    def perform(
+        self, definition: Definition, values: dict[str, Any], step_id: str, *, ahead: bool = False
+    ) -> Coroutine[Any, Any, Any]:
         """Run a function under its definition as a step, or as an effect if it is not repeatable.
 
-        An interrupt does not wait for it, whatever it is: who talks to a guest wants an answer now.
+        An interrupt does not wait for it, whatever it is: who talks to a guest wants an answer now. `ahead`: the outcome of a
+        step may be given to the guest before it is durable, if nothing else is open.
         """
         effect = definition.safety is not Safety.REPEATABLE
         kind = CallKind.EFFECT if effect else CallKind.STEP
         number = self._promise(kind.name.lower(), definition.name)
-        return self._call(number, kind, definition.name, values, definition, step_id, stubborn=effect, lets_go=True)
+        wish: Wish = {"lets_go": True, "ahead": ahead and not effect}
+        return self._call(number, kind, definition.name, values, definition, step_id, stubborn=effect, **wish)
 
     def reserve(self, micros: int, step_id: str) -> Coroutine[Any, Any, Any]:
         """Reserve micro-units of a dollar in every budget above this run, or wait for a person; return the `hold`'s record.

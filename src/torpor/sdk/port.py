@@ -52,6 +52,8 @@ class Request:
     """What a person's answer or edit must fit: a type, or a JSON schema."""
     lets_go: bool = False
     """Whether an interrupt ends the wait for an effect that acts, instead of being kept until it has an outcome."""
+    ahead: bool = False
+    """Whether a guest may be given its outcome before that is durable (`worker.ahead`)."""
     key: str = field(default="", init=False)
 
 

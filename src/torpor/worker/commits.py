@@ -13,6 +13,7 @@ from torpor.core.commit import NewWait, Proposal
 from torpor.core.journal import Entry, Kind
 from torpor.core.lease import Fence
 from torpor.core.wait import WaitKind
+from torpor.worker import ahead
 from torpor.worker.draft import TITLE_LETTERS, Draft
 from torpor.worker.stream import Stream
 
@@ -223,6 +224,7 @@ class Commits:
         else:
             if proposal.messages:
                 executor.worker.outside.deliver()
+            ahead.over(executor.turn)
             executor.committed(proposal, reply)
         if self._quiet:
             self._answered()

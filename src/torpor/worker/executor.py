@@ -30,7 +30,7 @@ from torpor.core.wait import Trouble
 from torpor.errors import Diverged, LeaseLost, StoreError, StoreUnavailable, TorporError
 from torpor.sdk.flow import next_state, upcast
 from torpor.sdk.undoing import UNDO, belongs
-from torpor.worker import beginning, consuming, endings, guests, interrupting, undoing
+from torpor.worker import ahead, beginning, consuming, endings, guests, interrupting, undoing
 from torpor.worker.bodies import Bodies
 from torpor.worker.calls import described
 from torpor.worker.commits import Commits
@@ -86,7 +86,7 @@ class Executor:
         self.born = worker.loop.time()
         self.commits = Commits(self)
         self._plan = undoing.Plan()
-        self._arrived: deque[tuple[Entry, int]] = deque()
+        self.arrived: deque[tuple[Entry, int]] = deque()
         self._asked: WaitRow | None = None
         self.consuming: str | None = None
         self.behind: Proposal | None = None
@@ -132,8 +132,8 @@ class Executor:
         try:
             if turn.replaying or turn.loop.ready:
                 turn.advance()
-            while self._arrived and not turn.reads and not self.ended:
-                turn.hand_over(*self._arrived.popleft())
+            while self.arrived and not turn.reads and not self.ended:
+                turn.hand_over(*self.arrived.popleft())
                 turn.advance()
         except StoreError as error:
             self.unreadable(error)
@@ -153,8 +153,8 @@ class Executor:
         if only_steps and not (
             turn.diverged or self.cancelling or self.draining or self.interrupts or turn.main.done()
         ):
-            if entries:  # most of what happens: steps run, and one of them ended
-                self.commits.submit()
+            if entries and (turn.guests is None or not ahead.holds(self, turn)):
+                self.commits.submit()  # most of what happens: steps run, and one of them ended
         elif turn.diverged is not None:
             self._diverged(turn.diverged)
         elif self.cancelling and not self.undoing:
@@ -203,7 +203,7 @@ class Executor:
                 self.consuming = None
             if entry.kind in RESOLVES:
                 self.progress.recorded(entry.key or "")
-                self._arrived.append((entry, at))
+                self.arrived.append((entry, at))
             else:
                 self.progress.effects.durable(entry, seq)
         self.go_on()

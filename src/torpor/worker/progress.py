@@ -16,7 +16,7 @@ from torpor.core.journal import Entry, Kind
 from torpor.core.replay import CallKind, shown
 from torpor.core.wait import Open, WaitKind
 from torpor.errors import NotDone, RateLimited, TorporError, UnstorableValue
-from torpor.worker import undoing
+from torpor.worker import ahead, undoing
 from torpor.worker.acting import Effects, context_of, key_of, safety_of, span_of
 from torpor.worker.arrivals import Arrivals
 from torpor.worker.bodies import spread_of
@@ -179,7 +179,7 @@ class Progress:
 
     def start_pending(self) -> None:
         """Start what the body asked for, now that its own loop is left."""
-        if not self.pending:
+        if not self.pending or ahead.given(self._executor.turn):
             return
         pending, self.pending = self.pending, []
         for call in pending:

@@ -43,11 +43,22 @@ if TYPE_CHECKING:
     from torpor.worker.voice import Voice
 
 
+class Guests(Protocol):
+    """The guests of a turn."""
+
+    @property
+    def busy(self) -> bool:
+        """Whether one does something of its own."""
+
+
 class Turn(Protocol):
     """A turn, to the executor's other parts."""
 
     turn: int
     loop: FlowLoop
+    guests: Guests | None
+    ahead: asyncio.TimerHandle | None
+    """Set while a guest has been given what is not durable yet."""
     open: dict[str, Request]
     notes: list[Entry]
     unbegun: dict[int, tuple[str, str]]
@@ -59,6 +70,10 @@ class Progress(Protocol):
     attempts: dict[str, int]
     pending: list[Call]
     waiting: dict[str, Open]
+
+    @property
+    def busy(self) -> bool:
+        """Whether something other than a wait is under way."""
 
     @property
     def children(self) -> Children:
@@ -218,6 +233,8 @@ class Executor(Protocol):
     rows: dict[int, WaitRow]
     kept: dict[str, Kept]
     """What guests keep from turn to turn."""
+    arrived: deque[tuple[Entry, int]]
+    """Outcomes that are to be handed over to the body, and loop time when they are."""
     consuming: str | None
     behind: Proposal | None
     """The commit that was under way when it was chosen what is consumed."""

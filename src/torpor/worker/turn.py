@@ -62,6 +62,8 @@ class Turn:
         self._fresh = not entries
         self._timers = 0
         self.guests: Guests | None = None
+        self.ahead: asyncio.TimerHandle | None = None
+        """Set while a guest has been given what is not durable yet (`worker.ahead`)."""
         self._known: deque[Stored] = deque()
         """What the journal answers to calls of guests, to be handed over next."""
         self.reads = 0
