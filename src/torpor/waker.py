@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torpor import clock, rouse
 from torpor.core.lease import LEASE_SECONDS, Proof
-from torpor.engine import budgets, deadlines, events, follow_ups, leases, lines, retention, schedules, waits
+from torpor.engine import budgets, deadlines, events, follow_ups, leases, lines, retention, schedules, streams, waits
 from torpor.engine.sweeps import Swept
 from torpor.errors import StoreError
 
@@ -120,7 +120,7 @@ class Waker:
     async def run(self) -> None:
         """Sweep until cancelled. Troubles of the store are waited out."""
         self._loop = asyncio.get_running_loop()
-        listener = self._store.listen(self._hint)
+        listener = self._store.listen(self._hint, without=streams.TOPIC)
         try:
             while True:
                 await self._round()

@@ -334,8 +334,9 @@ class Link:
 
         return self.process.at_once(call)
 
-    def listen(self, heard: Callable[[str], None]) -> Listener:
+    def listen(self, heard: Callable[[str], None], *, without: str = "") -> Listener:
         """Hear hints, some of them."""
+        del without  # one that is not wanted does no harm
         return Listening(self.listeners, heard)
 
     def hint(self, topic: str) -> None:

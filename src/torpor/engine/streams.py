@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from torpor.store.history_rows import PruneRow
     from torpor.store.protocol import Tx
 
+TOPIC = "stream:"
+"""How the topic of a hint begins that a stream has grown: for who reads one, not for who works on runs."""
 PAGE = 1_000
 """At most so many parts are read at once."""
 
@@ -123,7 +125,7 @@ def find_out(tx: Tx, one: Said) -> tuple[LostAnswer, int]:
 
 def topic_of(run_id: int) -> str:
     """Return the hint's topic: a run's stream has grown."""
-    return f"stream:{run_id}"
+    return f"{TOPIC}{run_id}"
 
 
 class Page(NamedTuple):

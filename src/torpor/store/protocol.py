@@ -119,8 +119,11 @@ class Store(Protocol):
     def transact_now(self, op: Callable[..., T], /, *args: Any, lane: Lane = Lane.WORK, **more: Any) -> T:
         """The same for a caller that is a plain thread or a script without a loop. Blocking."""
 
-    def listen(self, heard: Callable[[str], None]) -> Listener:
-        """Call `heard(topic)` from a thread for each hint, also for those of this process."""
+    def listen(self, heard: Callable[[str], None], *, without: str = "") -> Listener:
+        """Call `heard(topic)` from a thread for each hint, also for those of this process.
+
+        `without`: not for topics that begin so, which this listener need not even be woken for.
+        """
 
     def life_lock(self, name: str) -> LifeLock:
         """Take a worker's life lock under a fresh name."""

@@ -283,9 +283,9 @@ class MortalStore:
             raise StoreUnavailable("this worker was killed")
         return self._store.transact_now(op, *args, lane=lane, **more)
 
-    def listen(self, heard: Callable[[str], None]) -> Listener:
+    def listen(self, heard: Callable[[str], None], *, without: str = "") -> Listener:
         """Pass hints on while the worker lives."""
-        return self._store.listen(lambda topic: None if self._life.over else heard(topic))
+        return self._store.listen(lambda topic: None if self._life.over else heard(topic), without=without)
 
     def life_lock(self, name: str) -> LifeLock:
         """Take a life lock that falls with the life."""

@@ -18,6 +18,7 @@ from torpor import clock, rouse
 from torpor.core.lease import LEASE_SECONDS, Proof
 from torpor.core.run import State
 from torpor.engine import leases
+from torpor.engine.streams import TOPIC
 from torpor.errors import StoreError, StoreUnavailable
 from torpor.store.protocol import Lane
 from torpor.worker.blocked import LoopWatch
@@ -161,7 +162,7 @@ class Worker:
         )
         self.saw_time(now)
         self._tracing = tracing(self._provider, self.store, self.token_key)
-        listener: Listener = self.store.listen(self._hint)
+        listener: Listener = self.store.listen(self._hint, without=TOPIC)
         watch, seconds = LoopWatch(self.executors.values), self.lease_seconds
         renewing = self.renewing
         self._renewals = renewing(self.store, self.number, self._held, self._news.renewed, watch, lease_seconds=seconds)

@@ -45,14 +45,15 @@ def channel_of(schema: str) -> str:
 class PostgresListener:
     """A subscription."""
 
-    def __init__(self, place: Place, heard: Callable[[str], None]) -> None:
-        """Start to listen; `heard` is called from this listener's thread.
+    def __init__(self, place: Place, heard: Callable[[str], None], without: str = "") -> None:
+        """Start to listen; `heard` is called from this listener's thread, but not for topics that begin with `without`.
 
         `listening` is set while hints are heard, `hearings` counts how often that began.
         """
         self._place = place
         self._channel = channel_of(place.schema)
         self._heard = heard
+        self._without = without
         self._probe = ""
         self._wake, self._woken = socket.socketpair()
         self._wake.setblocking(False)  # noqa: FBT003 - its only form
@@ -142,5 +143,8 @@ class PostgresListener:
     def _noticed(self, topic: str) -> None:
         if topic == self._probe:
             self._probe = ""
-        elif topic and not topic.startswith(_PROBE) and not self.closed:
+        elif topic and not topic.startswith(_PROBE) and not self.closed and not self._unwanted(topic):
             self._heard(topic)
+
+    def _unwanted(self, topic: str) -> bool:
+        return bool(self._without) and topic.startswith(self._without)

@@ -168,9 +168,9 @@ class PostgresStore:
 
     # hints
 
-    def listen(self, heard: Callable[[str], None]) -> PostgresListener:
+    def listen(self, heard: Callable[[str], None], *, without: str = "") -> PostgresListener:
         """Call `heard(topic)` for each hint, from a thread; behind a pooler for those of this store alone."""
-        listener = PostgresListener(self.place, heard)
+        listener = PostgresListener(self.place, heard, without)
         with self._lock:
             self._listeners = [*(one for one in self._listeners if not one.closed), listener]
         return listener

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _TOPIC_BYTES = 200
 _TRIES = 5
+_WITHOUT = "-"
+"""In a socket's name, before what the topics begin with that its listener does not want: it is not woken for them."""
 
 
 def folder_of(path: str) -> Path:
@@ -53,9 +55,9 @@ class Hints:
                 self._out = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
                 self._out.setblocking(False)  # noqa: FBT003 - the socket module's own signature
             with os.scandir(folder_of(self._path)) as entries:
-                places = [entry.path for entry in entries]
-            for place in places:
-                self._send_to(place, topics)
+                places = [(entry.path, entry.name.partition(_WITHOUT)[2]) for entry in entries]
+            for place, without in places:
+                self._send_to(place, [topic for topic in topics if not (without and topic.startswith(without))])
         except OSError:
             return
 
@@ -81,10 +83,10 @@ class Hints:
 class HintListener:
     """Hears hints in a thread of its own."""
 
-    def __init__(self, path: str, heard: Callable[[str], None]) -> None:
-        """Bind a socket for this process and call `heard(topic)` for each hint."""
+    def __init__(self, path: str, heard: Callable[[str], None], without: str = "") -> None:
+        """Bind a socket for this process and call `heard(topic)` for each hint that does not begin with `without`."""
         self._heard = heard
-        self._place = folder_of(path) / secrets.token_hex(8)
+        self._place = folder_of(path) / f"{secrets.token_hex(8)}{_WITHOUT if without else ''}{without}"
         self._in = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._bind()
         self._closed = False

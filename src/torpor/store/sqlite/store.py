@@ -217,12 +217,13 @@ class SqliteStore:
         else:
             self._hints.send(topics)
 
-    def listen(self, heard: Callable[[str], None]) -> Listener:
+    def listen(self, heard: Callable[[str], None], *, without: str = "") -> Listener:
         """Call `heard(topic)` for each hint, from a thread."""
         if self._memory:
-            self._heard.append(heard)
-            return _MemoryListener(self._heard, heard)
-        return HintListener(self.path, heard)
+            wanted = partial(_wanted, heard, without) if without else heard
+            self._heard.append(wanted)
+            return _MemoryListener(self._heard, wanted)
+        return HintListener(self.path, heard, without)
 
     # life
 
@@ -324,6 +325,11 @@ class SqliteStore:
 
 
 _PLACES = {Lane.COMMIT: "writer", Lane.WORK: "writer", Lane.READ: "reader", Lane.RENEW: "renew"}
+
+
+def _wanted(heard: Callable[[str], None], without: str, topic: str) -> None:
+    if not topic.startswith(without):
+        heard(topic)
 
 
 class _MemoryListener:
