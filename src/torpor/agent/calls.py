@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextvars
 from dataclasses import replace
 from functools import partial
@@ -19,10 +18,9 @@ from torpor.agent.tools import enter
 from torpor.core.effect import Safety
 from torpor.core.retry import RetryPolicy
 from torpor.sdk.steps import Definition
-from torpor.sdk.tracing import carry
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Callable, Coroutine, Mapping
 
     from pydantic_ai import AbstractToolset, RunContext, ToolsetTool
 
@@ -32,20 +30,20 @@ if TYPE_CHECKING:
 
 
 def definition(
-    name: str, act: Callable[..., Awaitable[Any]], safety: Safety, timeout_seconds: float | None = None
+    name: str, act: Callable[..., Coroutine[Any, Any, Any]], safety: Safety, timeout_seconds: float | None = None
 ) -> Definition:
     """Return the definition of a call that is made on the way. It acts with the context variables of whoever asks for it."""
-    here = contextvars.copy_context()
-
-    async def within(ctx: EffectContext, **args: Any) -> Any:
-        carry(here)
-        return await asyncio.get_running_loop().create_task(_coroutine(act(ctx, **args)), context=here)
-
-    return Definition(name, within, safety, RetryPolicy(), timeout_seconds, None, is_async=True, takes_context=True)
-
-
-async def _coroutine(awaited: Awaitable[Any]) -> Any:
-    return await awaited
+    return Definition(
+        name,
+        act,
+        safety,
+        RetryPolicy(),
+        timeout_seconds,
+        None,
+        is_async=True,
+        takes_context=True,
+        within=contextvars.copy_context(),
+    )
 
 
 class Call:

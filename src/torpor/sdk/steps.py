@@ -13,6 +13,7 @@ from torpor.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextvars import Context
     from datetime import datetime
 
 F = TypeVar("F", bound="Callable[..., Any]")
@@ -80,6 +81,8 @@ class Definition:
     verify: Callable[..., Any] | None
     is_async: bool
     takes_context: bool
+    within: Context | None = field(default=None, repr=False, compare=False)
+    """The context variables it runs with, if they are not those of whoever starts it."""
 
 
 def seconds_of(duration: float | timedelta | None, what: str) -> float | None:

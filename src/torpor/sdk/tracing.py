@@ -6,8 +6,6 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from contextvars import Context
-
     from opentelemetry.trace import Span, TracerProvider
 
 
@@ -20,8 +18,3 @@ class Traced(NamedTuple):
 
 TRACED: ContextVar[Traced | None] = ContextVar("torpor_traced", default=None)
 """Set by the worker in the context of an attempt that is traced."""
-
-
-def carry(into: Context) -> None:
-    """Say in another context, in which a part of this attempt is about to run, what attempt it is."""
-    into.run(TRACED.set, TRACED.get())

@@ -40,7 +40,7 @@ class Calls:
     ) -> asyncio.Future[Any]:
         """Start a call and return what cancels it. `done(result, error)` is called once, perhaps before this returns.
 
-        The function runs in a copy of the present context, or in the one that is given (`worker.tracing`).
+        The function runs in a copy of the present context, or in the one that is given (`worker.tracing`, `sdk.steps`).
         """
         args = values["args"] if context is None else (context, *values["args"])
         more = values.get("more", {})
@@ -50,7 +50,10 @@ class Calls:
             work = definition.function(*args, **more)
         else:
             work = _within(definition.timeout_seconds, definition.function, args, more)
-        running = _begin(self._loop, work, within)
+        if definition.within is None:
+            running = _begin(self._loop, work, within)
+        else:  # it is somebody else's framework, which expects that a task begins in a round of its own
+            running = self._loop.create_task(work, context=within)
         if running.done():
             _finished(done, running)
         else:

@@ -264,7 +264,7 @@ class Executor:
         calls, self.progress = self.progress, Progress(self)
         if not calls.busy:
             calls.fall_apart()
-        self.consuming = None
+        self.consuming, self.spends = None, self.spends and calls.busy  # what was reserved has ended with the turn
         old, self.turn = self.turn, None
         if old is not None:
             old.close()

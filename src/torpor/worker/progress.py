@@ -203,9 +203,9 @@ class Progress:
         context = call.context = context_of(self._executor, call) if definition.takes_context else None
         self.attempts[request.key] = call.attempt
         done: Callable[[Any, BaseException | None], None] = partial(self._ended, call)
-        trace, within = self._executor.trace, None
+        trace, within = self._executor.trace, definition.within
         if trace is not None:
-            within, done = trace.attempt(span_of(self._executor, call), done)
+            within, done = trace.attempt(span_of(self._executor, call), done, within)
         call.running = self._worker.calls.start(definition, request.values, context, done, within)
 
     def _ended(self, call: Call, result: Any, error: BaseException | None) -> None:

@@ -145,14 +145,21 @@ class Stretch:
         self._span.end()
 
     def attempt(
-        self, told: Named, done: Callable[[Any, BaseException | None], None]
+        self,
+        told: Named,
+        done: Callable[[Any, BaseException | None], None],
+        own: contextvars.Context | None,
     ) -> tuple[contextvars.Context, Callable[[Any, BaseException | None], None]]:
-        """Begin an attempt: return the context in which its function runs, and a `done` that also ends the span."""
+        """Begin an attempt: return the context in which its function runs, and a `done` that also ends the span.
+
+        A function with a context of its `own` runs in that, and is only told which attempt it is.
+        """
         from opentelemetry import context, trace
 
         span = self._begin(told)
-        within = contextvars.copy_context()
-        within.run(context.attach, trace.set_span_in_context(span, context.Context()))
+        within = contextvars.copy_context() if own is None else own
+        if own is None:
+            within.run(context.attach, trace.set_span_in_context(span, context.Context()))
         within.run(TRACED.set, Traced(self._provider, span))
 
         def ended(result: Any, error: BaseException | None) -> None:
