@@ -40,7 +40,7 @@ from torpor.core.replay import CallKind
 from torpor.errors import StepFailed, TorporError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Callable, Coroutine, Sequence
 
     from pydantic_ai.messages import ModelMessage
     from pydantic_ai.models import Model, ModelRequestParameters
@@ -194,7 +194,7 @@ class ModelCall:
 
     def _act(
         self, sent: list[ModelMessage], held: tuple[str, int] | None
-    ) -> Callable[[EffectContext], Awaitable[dict[str, Any]]]:
+    ) -> Callable[[EffectContext], Coroutine[Any, Any, dict[str, Any]]]:
         async def act(ctx: EffectContext) -> dict[str, Any]:
             try:
                 self._respect_pause()

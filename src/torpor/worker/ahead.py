@@ -10,7 +10,8 @@ What this does not touch:
 * Only what a guest asked for with `ahead` comes so early: a step, which may be run again, as it would be if its worker died
   a moment sooner. An effect's outcome never does, nor what a model said, which was paid for.
 * **Nothing begins before it is durable.** What the guest asks for meanwhile is taken, and started only once the commit that
-  carries the outcome has been acknowledged (`Progress.start_pending`); what is recorded meanwhile travels with it or after it (G3).
+  carries the outcome has been acknowledged (`Progress.start_pending`); what is recorded meanwhile travels with it or after
+  it (G3).
 * What a guest does between its calls may be done again in any case (`sdk.guest`).
 * Loop time stands still until the commit: it moves with the journal alone.
 """

@@ -359,7 +359,7 @@ class Executor:
         old, self.turn, self.progress, self.consuming = self.turn, None, Progress(self), None
         if old is not None:
             old.close()
-        self._arrived.clear()
+        self.arrived.clear()
         self.worker.outside.to_undo(self, lambda found: self._undo_here(found, turn, over=over, stalled=stalled))
 
     def _undo_here(self, found: ToUndo | StoreError, turn: int, *, over: bool, stalled: bool) -> None:

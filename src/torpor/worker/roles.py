@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     import asyncio
+    from collections import deque
     from collections.abc import Callable, Coroutine, Mapping, Sequence
 
     from torpor.core.commit import NewMessage, Proposal
@@ -56,12 +57,15 @@ class Turn(Protocol):
 
     turn: int
     loop: FlowLoop
-    guests: Guests | None
     ahead: asyncio.TimerHandle | None
     """Set while a guest has been given what is not durable yet."""
     open: dict[str, Request]
     notes: list[Entry]
     unbegun: dict[int, tuple[str, str]]
+
+    @property
+    def guests(self) -> Guests | None:
+        """Its guests, if it ever had one."""
 
 
 class Progress(Protocol):
