@@ -262,9 +262,9 @@ class Executor:
         self.version = self.flow.version
         self.run = self.run if proposal.program is None else self.run._replace(program=proposal.program)
         calls, self.progress = self.progress, Progress(self)
+        self.consuming, self.spends = None, self.spends and calls.busy  # what was reserved has ended with the turn
         if not calls.busy:
             calls.fall_apart()
-        self.consuming, self.spends = None, self.spends and calls.busy  # what was reserved has ended with the turn
         old, self.turn = self.turn, None
         if old is not None:
             old.close()
