@@ -194,7 +194,7 @@ def test_a_lost_hint_is_made_up_for_by_the_poll(store: Store, moment: Moment) ->
         await lab.settle()
         assert await lab.result(run) == ("now", False)
 
-    faulty.__dict__["listen"] = lambda _heard: Deaf()
+    faulty.__dict__["listen"] = lambda _heard, **_more: Deaf()
     try:
         on(faulty, moment, app, check, lease_seconds=LEASE_SECONDS)
     finally:
@@ -214,7 +214,7 @@ def test_a_cancel_nobody_heard_reaches_a_running_step(store: Store, moment: Mome
         await lab.settle()
         assert await lab.state(run) == "cancelled"
 
-    faulty.__dict__["listen"] = lambda _heard: Deaf()
+    faulty.__dict__["listen"] = lambda _heard, **_more: Deaf()
     try:
         on(faulty, moment, app, check, lease_seconds=LEASE_SECONDS)
     finally:
