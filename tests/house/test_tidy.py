@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.house.tree import ROOT, Module, files, functions, imports, modules, numbered, relative
 from tests.house.words import ASYNCIO_OWN, BANNED_NAMES, BANNED_PARTS, FORCED
 
@@ -76,6 +78,13 @@ TIME_READERS = {
 """Which attribute of which name asks the machine for the time."""
 
 SLEEPERS = frozenset({"time", "asyncio", "anyio"})
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _forgotten() -> Iterator[None]:
+    """Let go of the trees at the end: millions of objects through which every later collection of garbage would walk."""
+    yield
+    modules.cache_clear()
 
 
 def definitions(tree: ast.Module) -> Iterator[tuple[str, int]]:
