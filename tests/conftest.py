@@ -7,9 +7,11 @@ import os
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
+import psycopg
 import pytest
 
 from tests.patience import PATIENCE_SECONDS
+from tests.schemas import Schemas
 from tests.servers import server
 from tests.slowness import slow
 from tests.stores import KINDS, SERVERS, Moment, Place
@@ -82,13 +84,26 @@ def moment() -> Moment:
     return Moment()
 
 
+@pytest.fixture(scope="session")
+def spares(server_url: Callable[[str], str]) -> Iterator[dict[str, Schemas]]:
+    """Return the schemas of each kind of server that a test has left to the next one."""
+    known = {kind: Schemas() for kind in SERVERS}
+    yield known
+    for kind, schemas in known.items():
+        if schemas.any:
+            with psycopg.connect(server_url(kind), autocommit=True) as admin:
+                schemas.drop(admin)
+
+
 @pytest.fixture
-def make_place(tmp_path: Path, moment: Moment, server_url: Callable[[str], str]) -> Iterator[Callable[[str], Place]]:
+def make_place(
+    tmp_path: Path, moment: Moment, server_url: Callable[[str], str], spares: dict[str, Schemas]
+) -> Iterator[Callable[[str], Place]]:
     """Return a function that makes a fresh database of a kind."""
     with ExitStack() as places:
 
         def make(kind: str) -> Place:
-            place = Place(kind, tmp_path, moment, server_url(kind) if kind in SERVERS else "")
+            place = Place(kind, tmp_path, moment, server_url(kind) if kind in SERVERS else "", spares.get(kind))
             places.callback(place.close)
             return place
 

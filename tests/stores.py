@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
+from tests import schemas
 from tests.poolers import pooler
 from torpor.store.opening import open_store
 from torpor.store.postgres import PostgresStore
@@ -70,8 +71,15 @@ class Moment:
 class Place:
     """A fresh database, on which any number of stores can be opened, as by several processes."""
 
-    def __init__(self, kind: str, folder: Path, moment: Moment, server_url: str = "") -> None:
-        """Make the database. `server_url` is asked for the kinds that lie on a server.
+    def __init__(
+        self,
+        kind: str,
+        folder: Path,
+        moment: Moment,
+        server_url: str = "",
+        spares: schemas.Schemas | None = None,
+    ) -> None:
+        """Make the database. `server_url` is asked for the kinds that lie on a server, whose `spares` may be used.
 
         `pooled` is a server behind PgBouncer in transaction mode: it is spoken to as a role of its own, because there
         only a role can say where an author's statements look for names.
@@ -89,12 +97,13 @@ class Place:
             own = f"{self.schema}_own"  # what an author's statements find without naming a schema
             self.admin = self._open.enter_context(psycopg.connect(server_url, autocommit=True))
             self.admin.execute(f"CREATE SCHEMA {own}".encode())
-            self._open.callback(self.admin.execute, f"DROP SCHEMA IF EXISTS {self.schema}, {own} CASCADE".encode())
+            self._open.callback(self._leave, own, spares if kind != "pooled" else None)
             if kind == "pooled":
                 server_url = self._pool(server_url, own)
             self.url = f"{server_url}?schema={self.schema}&application_name={self.schema}"
             if kind != "pooled":
                 self.url += f"&options=-csearch_path%3D{own}"
+            self._made = spares.take(self.admin, self.schema) if spares is not None and kind != "pooled" else None
             self._make_schema()
 
     @property
@@ -116,12 +125,22 @@ class Place:
             self.admin.execute(statement.encode())
 
     def _make_schema(self) -> None:
-        store = PostgresStore(self.url)
-        store.migrate()
-        store.close_now()
+        if self._made is None:
+            store = PostgresStore(self.url)
+            store.migrate()
+            store.close_now()
         self.admin.execute(f"SET search_path TO {self.schema}".encode())
-        self.admin.execute(_CLOCK.format(at=self.moment.at).encode(), prepare=False)
+        if self._made is None:
+            self.admin.execute(_CLOCK.format(at=self.moment.at).encode(), prepare=False)
+            self._made = schemas.look(self.admin, self.schema)
+        self._move(self.moment.at)
         self.moment.follow(self._move)
+
+    def _leave(self, own: str, spares: schemas.Schemas | None) -> None:
+        """Drop what this database has on the server, or leave it to another test."""
+        if spares is not None and self._made is not None:
+            spares.give_back(self.admin, self.schema, self._made)
+        self.admin.execute(f"DROP SCHEMA IF EXISTS {self.schema}, {own} CASCADE".encode())
 
     def _move(self, at: int) -> None:
         self.admin.execute("UPDATE moment SET at = %s", (at,))
