@@ -41,7 +41,7 @@ format: $(READY) ## let ruff format the code and mend what it can
 
 test: check apt ## check, then every test; pytest has the last word
 	@$(BIN)/pytest -m alone
-	@$(BIN)/pytest -n 2 -m "not alone" $(ARGS)
+	@$(BIN)/pytest -n 2 --maxschedchunk 16 -m "not alone" $(ARGS)
 
 differential: $(READY) ## a model and both stores in step: EXAMPLES histories (200) from SEED (0); a failure is shrunk
 	@TORPOR_EXAMPLES=$(or $(EXAMPLES),200) TORPOR_SEED=$(or $(SEED),0) \

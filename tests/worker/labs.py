@@ -24,14 +24,20 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+SHARES = {"postgres": (Place.AFTER,), "memory": (Place.BEFORE,)}
+"""Where a flow is killed on which store; in a file it is killed at every point of every place."""
+
+
 class QuickLab(Lab):
-    """A lab that kills at fewer points on a server, where a new worker takes its time; the crash matrix has them all."""
+    """A lab that kills everywhere in a file, and elsewhere at a share of the places; the crash matrix has them all on all.
+
+    A worker that dies takes the same way in memory as in a file, and a new one takes its time.
+    """
 
     def every_crash(self, *given: Any, places: tuple[Place, ...] | None = None, **more: Any) -> AsyncIterator[Any]:
-        """Kill after each commit, and elsewhere only in memory and in a file."""
-        if places is None and self.store.kind == "postgres":
-            places = (Place.AFTER,)
-        return super().every_crash(*given, places=places, **more)
+        """Kill at every point of a store's places."""
+        kind = "memory" if getattr(self.store, "path", "") == ":memory:" else self.store.kind
+        return super().every_crash(*given, places=SHARES.get(kind) if places is None else places, **more)
 
 
 async def checkpoints(lab: Lab, run: str) -> list[int]:
