@@ -17,24 +17,27 @@ if TYPE_CHECKING:
 
 _SHAPE = """SELECT md5(string_agg(part, ' ' ORDER BY part)) FROM (
     SELECT concat_ws(',', 'class', oid, relname, relkind, relnatts, relhastriggers, relchecks, relowner, relacl, reloptions)
-        FROM pg_class WHERE relnamespace = '{schema}'::regnamespace
+        FROM pg_class WHERE relnamespace = to_regnamespace('{schema}')
     UNION ALL SELECT concat_ws(',', 'column', attrelid, attnum, attname, atttypid, attnotnull, atthasdef, attisdropped)
-        FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid WHERE relnamespace = '{schema}'::regnamespace
-    UNION ALL SELECT concat_ws(',', 'constraint', oid, xmin) FROM pg_constraint WHERE connamespace = '{schema}'::regnamespace
-    UNION ALL SELECT concat_ws(',', 'function', oid, xmin) FROM pg_proc WHERE pronamespace = '{schema}'::regnamespace
-    UNION ALL SELECT concat_ws(',', 'type', oid, xmin) FROM pg_type WHERE typnamespace = '{schema}'::regnamespace
+        FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid WHERE relnamespace = to_regnamespace('{schema}')
+    UNION ALL SELECT concat_ws(',', 'constraint', oid, xmin) FROM pg_constraint WHERE connamespace = to_regnamespace('{schema}')
+    UNION ALL SELECT concat_ws(',', 'function', oid, xmin) FROM pg_proc WHERE pronamespace = to_regnamespace('{schema}')
+    UNION ALL SELECT concat_ws(',', 'type', oid, xmin) FROM pg_type WHERE typnamespace = to_regnamespace('{schema}')
 ) AS parts(part)"""
 """Everything of a schema but its rows."""
-_TABLES = "SELECT relname FROM pg_class WHERE relnamespace = '{schema}'::regnamespace AND relkind = 'r'"
+_TABLES = "SELECT relname FROM pg_class WHERE relnamespace = to_regnamespace('{schema}') AND relkind = 'r'"
 _ROWS = "SELECT format('INSERT INTO %I SELECT (%L::%I).*', '{table}', each::text, '{table}') FROM {table} AS each"
-_BEGUN = """FROM pg_sequence JOIN pg_class ON pg_class.oid = seqrelid
-    WHERE relnamespace = '{schema}'::regnamespace AND pg_sequence_last_value(seqrelid) IS NOT NULL"""
+_BEGUN = """FROM (
+        SELECT seqrelid, relname FROM pg_sequence JOIN pg_class ON pg_class.oid = seqrelid
+        WHERE relnamespace = to_regnamespace('{schema}') OFFSET 0
+    ) AS own WHERE pg_sequence_last_value(seqrelid) IS NOT NULL"""
+"""The sequences that have begun. `OFFSET 0`: those of another schema, which may be dropped in this moment, are not asked."""
 _COUNTED = f"SELECT format('PERFORM setval(%L, %s)', relname, pg_sequence_last_value(seqrelid)) {_BEGUN}"
 _ANOTHER_KEY = """UPDATE meta SET value = replace(gen_random_uuid()::text || gen_random_uuid()::text, '-', '')
     WHERE key = 'token_key'"""
 _EMPTY = f"""DO $do$ DECLARE written text; BEGIN
     SELECT string_agg(quote_ident(relname), ', ') INTO written FROM pg_class
-        WHERE relnamespace = '{{schema}}'::regnamespace AND relkind = 'r' AND pg_relation_size(oid) > 0
+        WHERE relnamespace = to_regnamespace('{{schema}}') AND relkind = 'r' AND pg_relation_size(oid) > 0
             AND relname NOT IN ({{kept}});
     IF written IS NOT NULL THEN EXECUTE 'TRUNCATE ' || written; END IF;
     PERFORM setval(seqrelid::regclass, 1, false) {_BEGUN};
@@ -92,10 +95,10 @@ class Schemas:
         return made
 
     def give_back(self, admin: psycopg.Connection[Any], schema: str, made: Made) -> None:
-        """Empty a schema and keep it, or drop it if it is not what it was. Who is still connected to it is cut off."""
+        """Empty a schema and keep it, or drop it if it is not what it was or gone. Who is still connected is cut off."""
         admin.execute(_GONE, (schema,))
         if _shape(admin, schema) != made.shape:
-            admin.execute(f"DROP SCHEMA {schema} CASCADE".encode())
+            admin.execute(f"DROP SCHEMA IF EXISTS {schema} CASCADE".encode())
             return
         empty = _EMPTY.format(schema=schema, kept=made.kept, as_new=made.as_new)
         admin.execute(f"SET search_path TO {schema}".encode())
