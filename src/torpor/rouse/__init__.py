@@ -21,23 +21,29 @@ What each party may believe is said at the top of `incarnation.py`.
 from __future__ import annotations
 
 from .detectors import Clocks, Detector, Limits, Reading, default_detectors
-from .errors import Interrupted, RousalFailed, RouseError, Stale
+from .errors import GateClosed, Interrupted, RousalFailed, RouseError, Stale
 from .event import Finding, Kind, Rousal
 from .guard import Guard, guard
 from .incarnation import Incarnation, Process, incarnation
+from .phases import Phase
+from .registry import Registration, Registry, mend, on_rousal, process_registry
 from .watcher import Watcher, uninterrupted
 
 __all__ = [
     "Clocks",
     "Detector",
     "Finding",
+    "GateClosed",
     "Guard",
     "Incarnation",
     "Interrupted",
     "Kind",
     "Limits",
+    "Phase",
     "Process",
     "Reading",
+    "Registration",
+    "Registry",
     "Rousal",
     "RousalFailed",
     "RouseError",
@@ -46,5 +52,8 @@ __all__ = [
     "default_detectors",
     "guard",
     "incarnation",
+    "mend",
+    "on_rousal",
+    "process_registry",
     "uninterrupted",
 ]

@@ -3,7 +3,8 @@
     RouseError
     |-- Stale             used in another incarnation than it was born in
     |   `-- Interrupted   a block that had to be uninterrupted was not
-    `-- RousalFailed      a callback failed: this process was not made sound after a rousal
+    `-- GateClosed        an effect must not begin now
+        `-- RousalFailed  a callback failed: this process was not made sound after a rousal
 
 The room stands alone, so its errors do too. An error says what happened with which values; `hint` says what to do next.
 """
@@ -39,5 +40,9 @@ class Interrupted(Stale):
     """The memory image was put away, frozen or copied inside an `uninterrupted()` block."""
 
 
-class RousalFailed(RouseError):
-    """A callback failed, those after it did not run, and the watcher answers nothing else from now on."""
+class GateClosed(RouseError):
+    """An effect must not begin now: the phases are running, or a snapshot is being taken."""
+
+
+class RousalFailed(GateClosed):
+    """A callback failed and those after it did not run. Every check raises this until the registry is mended."""

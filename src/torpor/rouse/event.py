@@ -46,6 +46,12 @@ class Finding:
     """The values compared and the limit, in one sentence."""
     away_seconds: float = 0.0
     """Time this finding alone accounts for. Findings of one check account for different time, so they add up."""
+    certain: bool = False
+    """Whether somebody outside said so: then it is nothing else as well."""
+    by: str = ""
+    """The detector's name."""
+    notice: str = ""
+    """What the one who tells calls the event, for example the host's generation. The same notice twice is one event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,3 +67,6 @@ class Rousal:
     after: Incarnation
     noticed_at: int
     """Microseconds UTC since the epoch, by the wall clock after the event."""
+    certain: bool = False
+    """Whether somebody outside said what it was. If not, take it for `copied` in all that concerns randomness and
+    connections, and for `slept` in all that concerns schedules."""

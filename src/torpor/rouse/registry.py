@@ -1,0 +1,213 @@
+"""Who is told of a rousal, and when: the registry. Watchers notice, a registry tells.
+
+Every `Watcher` tells one registry, and unless it is given another that is the process's: whoever notices first runs the
+callbacks, and the others find that it was told (`heard.py`). All of them share the registry's lock, so that phases never
+run twice at once, and a look that finds nothing new returns only after the callbacks of the look that did.
+
+**The gate** belongs to the registry. It is closed while the phases run, from `before_snapshot()` to `after_restore()`, and
+from a failing callback until the registry is mended. It is closed for those who ask: `pass_gate()` before an effect.
+"""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+
+from .errors import GateClosed, RousalFailed
+from .event import Kind, Rousal
+from .incarnation import PerProcess, incarnation
+from .phases import Phase
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator
+    from contextlib import AbstractContextManager
+
+    from .incarnation import Incarnation
+
+    OnRousal = Callable[[Rousal], object]
+
+Callback = TypeVar("Callback", bound="OnRousal")
+TOLD = "the phases of a rousal are running"
+
+
+class Registration(Generic[Callback]):
+    """One callback in one phase. Calls the callback when it is called, so a decorated function stays a function."""
+
+    __slots__ = ("_registry", "callback", "kinds", "phase")
+
+    def __init__(self, registry: Registry, callback: Callback, phase: Phase, kinds: frozenset[Kind] | None) -> None:
+        """Made by `Registry.on_rousal`."""
+        self._registry = registry
+        self.callback = callback
+        self.phase = phase
+        self.kinds = kinds
+
+    def __call__(self, rousal: Rousal) -> object:
+        """Call the callback by hand."""
+        return self.callback(rousal)
+
+    def __repr__(self) -> str:
+        """Name the callback and its phase."""
+        return f"<{self.name} in {self.phase.name}>"
+
+    @property
+    def name(self) -> str:
+        """What a person calls the callback."""
+        return str(getattr(self.callback, "__qualname__", repr(self.callback)))
+
+    def wants(self, rousal: Rousal) -> bool:
+        """Whether this callback is for such an event, taken in doubt for what `Phase.in_doubt` says."""
+        if self.kinds is None or rousal.kind in self.kinds:
+            return True
+        return not rousal.certain and self.phase.in_doubt in self.kinds
+
+    def take_back(self) -> None:
+        """Call it no more. Does nothing the second time."""
+        self._registry.take_back(self)
+
+
+class Registry:
+    """Callbacks in phases, and the gate. One for the process; a test makes its own."""
+
+    def __init__(self) -> None:
+        """Empty and open."""
+        self._lock = PerProcess(_new_lock)
+        self._registrations: tuple[Registration[Any], ...] = ()
+        self._closed: dict[str, None] = {}
+        self._failed: tuple[RousalFailed, Rousal] | None = None
+
+    @property
+    def lock(self) -> AbstractContextManager[object]:
+        """Held while somebody looks and tells. This process's own: a copy does not wait for a thread that it has not."""
+        return self._lock.get()
+
+    @overload
+    def on_rousal(
+        self, callback: Callback, *, phase: Phase = ..., kinds: Collection[Kind] | None = ...
+    ) -> Registration[Callback]: ...
+    @overload
+    def on_rousal(
+        self, callback: None = None, *, phase: Phase = ..., kinds: Collection[Kind] | None = ...
+    ) -> Callable[[Callback], Registration[Callback]]: ...
+    def on_rousal(
+        self,
+        callback: Callback | None = None,
+        *,
+        phase: Phase = Phase.AUTHORITY,
+        kinds: Collection[Kind] | None = None,
+    ) -> Registration[Callback] | Callable[[Callback], Registration[Callback]]:
+        """Call `callback(rousal)` in `phase` after each rousal, after those registered earlier. A call or a decorator.
+
+        It runs in the thread that noticed. It is short, may run again for the same event, waits for no other thread (that
+        one may be waiting in `check()`), and raises only if this process must not go on. With `kinds` it is called for
+        those only, and, as long as nobody outside has judged the event, also for what it may have been (`Phase.in_doubt`).
+
+        Raises:
+            TypeError: the callback is a coroutine function: nobody would wait for it, and the gate would open too early.
+        """
+        if callback is None:
+            return lambda later: self.on_rousal(later, phase=phase, kinds=kinds)
+        if inspect.iscoroutinefunction(callback):
+            msg = f"{callback!r} is a coroutine function: a rousal's callbacks are plain functions"
+            raise TypeError(msg)
+        made = Registration(self, callback, Phase(phase), None if kinds is None else frozenset(map(Kind, kinds)))
+        with self.lock:
+            self._registrations = (*self._registrations, made)
+        return made
+
+    def take_back(self, registration: Registration[Callback]) -> None:
+        """Call it no more."""
+        with self.lock:
+            self._registrations = tuple(known for known in self._registrations if known is not registration)
+
+    def tell(self, rousal: Rousal) -> None:
+        """Run the phases for `rousal`, the gate closed meanwhile.
+
+        Raises:
+            RousalFailed: a callback failed. Those after it did not run, and the gate stays closed until `mend()`.
+        """
+        with self.lock, self._closed_for(TOLD):
+            registrations = sorted(self._registrations, key=lambda each: each.phase)  # stable: order of registration
+            for registration in registrations:
+                if registration.wants(rousal):
+                    self._call(registration, rousal)
+            self._failed = None
+
+    def mend(self) -> None:
+        """Run the phases again for the event that failed; the gate opens if all of them succeed now.
+
+        Call it once the cause is gone: the callback was taken back, or what it needs is there again.
+
+        Raises:
+            RousalFailed: it failed again.
+        """
+        with self.lock:
+            if self._failed is not None:
+                self.tell(self._failed[1])
+
+    def sound(self) -> None:
+        """Say nothing if the last rousal's callbacks all succeeded.
+
+        Raises:
+            RousalFailed: one of them failed, and nobody has mended it.
+        """
+        if self._failed is not None:
+            raise self._failed[0]
+
+    def close_gate(self, why: str) -> None:
+        """Close the gate for the reason `why`, until `open_gate` is called with it. Reasons do not nest."""
+        self._closed[why] = None
+
+    def open_gate(self, why: str) -> None:
+        """Take one reason away; the gate is open when none is left."""
+        self._closed.pop(why, None)
+
+    def pass_gate(self) -> Incarnation:
+        """Return the incarnation in which the gate is open. Waits for phases that another thread is running.
+
+        Raises:
+            RousalFailed: a callback failed, and nobody has mended it.
+            GateClosed: closed for another reason.
+        """
+        with self.lock:
+            self.sound()
+            for why in self._closed:
+                raise GateClosed(f"the gate is closed: {why}", hint="wait until it is open, then decide again")
+            return incarnation()
+
+    def _call(self, registration: Registration[Any], rousal: Rousal) -> None:
+        try:
+            registration.callback(rousal)
+        except BaseException as error:
+            failure = RousalFailed(
+                f"callback {registration.name} ({registration.phase.name}) failed after a rousal "
+                f"({rousal.kind}, {rousal.away_seconds:.3f} s away): {error!r}",
+                hint="stop this process and start a new one, or mend the cause and call mend(): "
+                "callbacks after this one did not run",
+            )
+            self._failed = failure, rousal
+            if isinstance(error, Exception):
+                raise failure from error
+            raise
+
+    @contextmanager
+    def _closed_for(self, why: str) -> Iterator[None]:
+        nested = why in self._closed
+        self.close_gate(why)
+        try:
+            yield
+        finally:
+            if not nested:
+                self.open_gate(why)
+
+
+def _new_lock() -> AbstractContextManager[object]:
+    return threading.RLock()  # a callback may call check(): nothing new is found then
+
+
+process_registry = Registry()
+"""The one that every watcher tells unless it is given another."""
+on_rousal = process_registry.on_rousal
+mend = process_registry.mend
