@@ -37,5 +37,5 @@ class ClocksByHand:
         self.wall_at += round(seconds * 1e6)
 
     def watcher(self, **limits: float) -> rouse.Watcher:
-        """A watcher on these clocks."""
-        return rouse.Watcher(rouse.Limits(**limits), clocks=self.clocks)
+        """A watcher on these clocks, that tells nobody else."""
+        return rouse.Watcher(rouse.Limits(**limits), clocks=self.clocks, registry=rouse.Registry())

@@ -27,7 +27,9 @@ from .guard import Guard, guard
 from .incarnation import Incarnation, Process, incarnation
 from .phases import Phase
 from .registry import Registration, Registry, mend, on_rousal, process_registry
+from .snapshot import SnapshotHooks, after_restore, before_snapshot, register_after_restore, register_before_snapshot
 from .watcher import Watcher, uninterrupted
+from .watching import Watch, pass_gate, watch, watching
 
 __all__ = [
     "Clocks",
@@ -47,13 +49,22 @@ __all__ = [
     "Rousal",
     "RousalFailed",
     "RouseError",
+    "SnapshotHooks",
     "Stale",
+    "Watch",
     "Watcher",
+    "after_restore",
+    "before_snapshot",
     "default_detectors",
     "guard",
     "incarnation",
     "mend",
     "on_rousal",
+    "pass_gate",
     "process_registry",
+    "register_after_restore",
+    "register_before_snapshot",
     "uninterrupted",
+    "watch",
+    "watching",
 ]

@@ -50,6 +50,8 @@ class Finding:
     """Whether somebody outside said so: then it is nothing else as well."""
     by: str = ""
     """The detector's name."""
+    confirms: tuple[str, ...] = ()
+    """The detectors of whose event this may be a late report."""
     notice: str = ""
     """What the one who tells calls the event, for example the host's generation. The same notice twice is one event."""
 

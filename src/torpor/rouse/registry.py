@@ -12,24 +12,23 @@ from __future__ import annotations
 
 import inspect
 import threading
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from .errors import GateClosed, RousalFailed
-from .event import Kind, Rousal
+from .event import Finding, Kind, Rousal
+from .heard import Heard
 from .incarnation import PerProcess, incarnation
 from .phases import Phase
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
-    from contextlib import AbstractContextManager
+    from collections.abc import Callable, Collection
 
+    from .detectors.clocks import Detector, Reading
     from .incarnation import Incarnation
 
     OnRousal = Callable[[Rousal], object]
 
 Callback = TypeVar("Callback", bound="OnRousal")
-TOLD = "the phases of a rousal are running"
 
 
 class Registration(Generic[Callback]):
@@ -68,20 +67,36 @@ class Registration(Generic[Callback]):
         self._registry.take_back(self)
 
 
+class _Teller:
+    """Who tells now, and what. Of one process: a copy made in the middle begins anew, with the event that it is a copy."""
+
+    __slots__ = ("lock", "telling", "untold")
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()  # a callback may call check()
+        self.telling = False
+        self.untold: list[Rousal] = []
+
+
 class Registry:
     """Callbacks in phases, and the gate. One for the process; a test makes its own."""
 
     def __init__(self) -> None:
         """Empty and open."""
-        self._lock = PerProcess(_new_lock)
+        self._teller = PerProcess(_Teller)
         self._registrations: tuple[Registration[Any], ...] = ()
+        self._failure: RousalFailed | None = None
         self._closed: dict[str, None] = {}
-        self._failed: tuple[RousalFailed, Rousal] | None = None
+        self._found: list[Finding] = []
+        self.detectors: tuple[Detector, ...] = ()
+        """Those outside the process (`watch()` opens them): every watcher asks them besides its own."""
+        self.heard = Heard()
+        """What was told already."""
 
     @property
-    def lock(self) -> AbstractContextManager[object]:
+    def lock(self) -> threading.RLock:
         """Held while somebody looks and tells. This process's own: a copy does not wait for a thread that it has not."""
-        return self._lock.get()
+        return self._teller.get().lock
 
     @overload
     def on_rousal(
@@ -122,21 +137,31 @@ class Registry:
         with self.lock:
             self._registrations = tuple(known for known in self._registrations if known is not registration)
 
+    def look_outside(self, before: Reading, now: Reading) -> list[Finding]:
+        """Return what the detectors outside say that is news. It stays found until `found_told`: they say it only once."""
+        for detect in self.detectors:
+            finding = detect(before, now)
+            if finding is not None and self.heard.is_news(finding, now):
+                self._found.append(finding)
+        return list(self._found)
+
+    def found_told(self) -> None:
+        """Forget what `look_outside` found: it became a rousal."""
+        self._found.clear()
+
     def tell(self, rousal: Rousal) -> None:
-        """Run the phases for `rousal`, the gate closed meanwhile.
+        """Run the phases for `rousal`, the gate closed meanwhile. From inside a callback: after the present event's phases.
 
         Raises:
-            RousalFailed: a callback failed. Those after it did not run, and the gate stays closed until `mend()`.
+            RousalFailed: a callback failed, now or earlier. Those after it did not run, the gate stays closed until `mend()`.
         """
-        with self.lock, self._closed_for(TOLD):
-            registrations = sorted(self._registrations, key=lambda each: each.phase)  # stable: order of registration
-            for registration in registrations:
-                if registration.wants(rousal):
-                    self._call(registration, rousal)
-            self._failed = None
+        with self.lock:
+            self._teller.get().untold.append(rousal)
+            self.sound()
+            self._tell_all()
 
     def mend(self) -> None:
-        """Run the phases again for the event that failed; the gate opens if all of them succeed now.
+        """Run the phases again for each event since the one that failed; the gate opens if all of them succeed now.
 
         Call it once the cause is gone: the callback was taken back, or what it needs is there again.
 
@@ -144,17 +169,17 @@ class Registry:
             RousalFailed: it failed again.
         """
         with self.lock:
-            if self._failed is not None:
-                self.tell(self._failed[1])
+            self._failure = None
+            self._tell_all()
 
     def sound(self) -> None:
-        """Say nothing if the last rousal's callbacks all succeeded.
+        """Say nothing if the callbacks of every rousal succeeded.
 
         Raises:
             RousalFailed: one of them failed, and nobody has mended it.
         """
-        if self._failed is not None:
-            raise self._failed[0]
+        if self._failure is not None:
+            raise self._failure
 
     def close_gate(self, why: str) -> None:
         """Close the gate for the reason `why`, until `open_gate` is called with it. Reasons do not nest."""
@@ -173,41 +198,44 @@ class Registry:
         """
         with self.lock:
             self.sound()
-            for why in self._closed:
-                raise GateClosed(f"the gate is closed: {why}", hint="wait until it is open, then decide again")
+            whys = [*self._closed, *(["the phases of a rousal are running"] if self._teller.get().telling else [])]
+            if whys:
+                raise GateClosed(
+                    f"the gate is closed: {', '.join(whys)}", hint="wait until it is open, then decide again"
+                )
             return incarnation()
+
+    def _tell_all(self) -> None:
+        teller = self._teller.get()
+        if teller.telling:
+            return
+        teller.telling = True
+        try:
+            while teller.untold:
+                for registration in sorted(self._registrations, key=lambda each: each.phase):  # stable: as registered
+                    if registration.wants(teller.untold[0]):
+                        self._call(registration, teller.untold[0])
+                del teller.untold[0]
+        finally:
+            teller.telling = False
 
     def _call(self, registration: Registration[Any], rousal: Rousal) -> None:
         try:
             registration.callback(rousal)
         except BaseException as error:
-            failure = RousalFailed(
-                f"callback {registration.name} ({registration.phase.name}) failed after a rousal "
+            self._failure = RousalFailed(
+                f"callback {registration.name} failed in {registration.phase.name} after a rousal "
                 f"({rousal.kind}, {rousal.away_seconds:.3f} s away): {error!r}",
-                hint="stop this process and start a new one, or mend the cause and call mend(): "
+                hint="stop this process and start a new one, or mend the cause and call rouse.mend(): "
                 "callbacks after this one did not run",
             )
-            self._failed = failure, rousal
             if isinstance(error, Exception):
-                raise failure from error
+                raise self._failure from error
             raise
-
-    @contextmanager
-    def _closed_for(self, why: str) -> Iterator[None]:
-        nested = why in self._closed
-        self.close_gate(why)
-        try:
-            yield
-        finally:
-            if not nested:
-                self.open_gate(why)
-
-
-def _new_lock() -> AbstractContextManager[object]:
-    return threading.RLock()  # a callback may call check(): nothing new is found then
 
 
 process_registry = Registry()
 """The one that every watcher tells unless it is given another."""
 on_rousal = process_registry.on_rousal
 mend = process_registry.mend
+pass_gate = process_registry.pass_gate

@@ -1,115 +1,115 @@
 """The watcher: looks at the clocks when it is told to, ends the life that was interrupted, tells who asked to know.
 
-There is no thread here. The worker calls `check()` at each tick, and the gate calls it before an effect. Order inside a check:
-read, compare, end the life (from here on every `incarnation()` differs), remember the reading, call back. If anything fails
-before the reading is remembered, the same gap is found by the next check. If a callback fails, the callbacks after it do not
-run (the last one may be the one that opens a gate) and every later check raises: it fails closed.
+There is no thread here (`watching.py` has one). The worker calls `check()` at each tick, and the gate calls it before an
+effect. Order inside a check: read, compare, end the life (from here on every `incarnation()` differs), remember the reading,
+tell the registry, which runs the callbacks in phases. If anything fails before the reading is remembered, the same gap is
+found by the next check. If a callback fails, the callbacks after it do not run (the last one may be the one that opens a
+gate) and every later check of every watcher on that registry raises until it is mended: it fails closed.
 
-Callbacks run in the order in which they were registered, one rousal at a time, in the thread that called `check()`. They find
-the incarnation changed already. The lock that orders them belongs to the process: a copy made while another thread held it
-gets a new one.
+Callbacks run one rousal at a time, in the thread that called `check()`. They find the incarnation changed already.
 """
 
 from __future__ import annotations
 
-import threading
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from .detectors import Clocks, Limits, default_detectors
-from .errors import Interrupted, RousalFailed
+from .errors import Interrupted
 from .event import Finding, Kind, Rousal
-from .incarnation import PerProcess, end, incarnation
+from .incarnation import end, incarnation
+from .registry import process_registry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from contextlib import AbstractContextManager
+    from collections.abc import Sequence
     from types import TracebackType
 
-    from .detectors import Detector
+    from .detectors import Detector, Reading
     from .incarnation import Incarnation
-
-    OnRousal = Callable[[Rousal], object]
-    Callback = TypeVar("Callback", bound=OnRousal)
-
-
-def _new_lock() -> AbstractContextManager[object]:
-    return threading.RLock()  # a callback may call check(): nothing new is found then
+    from .registry import Registry
 
 
 class Watcher:
     """Finds out, when asked, whether this memory image was put away, frozen, moved or copied since it was last asked.
 
-    The clock of the first tick starts when the watcher is made: make it where the ticking begins. One watcher per process is
-    enough; a second one finds every gap again, which ends one life more than needed and misses nothing.
+    The clock of the first tick starts when the watcher is made: make it where the ticking begins. Several watchers on one
+    registry do no harm: the first to notice tells, the others find that it was told.
     """
 
     def __init__(
-        self, limits: Limits | None = None, *, clocks: Clocks | None = None, detectors: Sequence[Detector] | None = None
+        self,
+        limits: Limits | None = None,
+        *,
+        clocks: Clocks | None = None,
+        detectors: Sequence[Detector] | None = None,
+        registry: Registry | None = None,
     ) -> None:
-        """`limits` default to `Limits()`, `clocks` to the machine's, `detectors` to `default_detectors(limits)`."""
+        """`limits` default to `Limits()`, `clocks` to the machine's, `detectors` to `default_detectors(limits)`.
+
+        `registry` is who is told: the process's unless given, so that `rouse.on_rousal` hears of whatever any watcher found.
+        """
         self.limits = limits or Limits()
+        self.registry = process_registry if registry is None else registry
         self._clocks = clocks or Clocks()
         self._detectors = tuple(default_detectors(self.limits) if detectors is None else detectors)
-        self._lock = PerProcess(_new_lock)
-        self._callbacks: list[OnRousal] = []
-        self._failure: RousalFailed | None = None
         self._living = incarnation()
         self._reading = self._clocks.read()
-
-    def on_rousal(self, callback: Callback) -> Callback:
-        """Call `callback(rousal)` after each rousal, after those registered earlier. Also a decorator.
-
-        A callback is short, waits for no other thread (that thread may be waiting in `check()`), and raises only if the
-        process must not go on.
-        """
-        self._callbacks.append(callback)
-        return callback
+        self.on_rousal = self.registry.on_rousal
+        """`registry.on_rousal`: callbacks belong to the registry, not to who notices."""
 
     def check(self) -> Rousal | None:
         """Look now. The rousal found by this call, after its callbacks ran, or None. From any thread; some 40 microseconds.
 
-        Each rousal is returned by one call only; what must not miss one compares `incarnation()`, or is a callback.
+        Each rousal is returned once by each watcher; what must not miss one compares `incarnation()`, or is a callback.
 
         Raises:
-            RousalFailed: a callback failed, now or earlier. The process is not sound: drop everything and stop.
+            RousalFailed: a callback failed, now or earlier. The process is not sound: drop everything and stop, or mend.
         """
-        with self._lock.get():
-            if self._failure is not None:
-                raise self._failure
-            rousal = self._look()
-            if rousal is not None:
-                self._call_back(rousal)
-            return rousal
+        with self.registry.lock:
+            return self._look()
 
     def uninterrupted(self) -> uninterrupted:
         """`with watcher.uninterrupted():` like `rouse.uninterrupted()`, and looks at the clocks on the way in and out."""
         return uninterrupted(self)
 
-    def _look(self) -> Rousal | None:
+    def hear(self, finding: Finding) -> Rousal | None:
+        """Take the word of one who knows it from outside, and look as well; like `check` otherwise.
+
+        Raises:
+            RousalFailed: as `check`.
+        """
+        with self.registry.lock:
+            return self._look(finding)
+
+    def _look(self, *findings: Finding) -> Rousal | None:
         reading = self._clocks.read()
-        findings = [finding for detect in self._detectors if (finding := detect(self._reading, reading)) is not None]
-        before, now = self._living, incarnation()
-        if now != before and not findings:
+        told, since, living = self._told_by_others()
+        found = [finding for finding in findings if self.registry.heard.is_news(finding, reading)]
+        found += [finding for detect in self._detectors if (finding := detect(since, reading)) is not None]
+        found += self.registry.look_outside(since, reading)
+        now = incarnation()
+        if now != living and not found:
             # A copy that no reading shows (equal numbers in two pid namespaces), or somebody else ended the life.
-            findings = [Finding(Kind.COPIED, "the incarnation changed, and no clock and no process number tells why")]
-        if findings and (now == before or any(finding.kind is not Kind.COPIED for finding in findings)):
+            found = [Finding(Kind.COPIED, "the incarnation changed, and no clock and no process number tells why")]
+        if found and (now == living or any(finding.kind is not Kind.COPIED for finding in found)):
             now = end(now)  # a copy began its life by itself, but time away may have come after that
         self._living, self._reading = now, reading
-        return _rousal(findings, before, now, reading.wall_at) if findings else None
+        if not found:
+            self.registry.sound()
+            return told
+        rousal = _rousal(found, living, now, reading.wall_at)
+        self.registry.heard.remember(rousal, found, reading, self._clocks)
+        self.registry.found_told()
+        self.registry.tell(rousal)
+        return rousal
 
-    def _call_back(self, rousal: Rousal) -> None:
-        for callback in tuple(self._callbacks):
-            try:
-                callback(rousal)
-            except BaseException as error:
-                name = getattr(callback, "__qualname__", repr(callback))
-                self._failure = RousalFailed(
-                    f"callback {name} failed after a rousal ({rousal.kind}, {rousal.away_seconds:.3f} s away): {error!r}",
-                    hint="stop this process and start a new one: callbacks after this one did not run",
-                )
-                if isinstance(error, Exception):
-                    raise self._failure from error
-                raise
+    def _told_by_others(self) -> tuple[Rousal | None, Reading, Incarnation]:
+        """Return the last rousal told since this watcher looked, and from where on it has to look itself."""
+        rousal, since, living = None, self._reading, self._living
+        while (told := self.registry.heard.that_ended(living)) is not None:
+            rousal, living = told.rousal, told.rousal.after
+            if told.clocks == self._clocks:
+                since = told.reading
+        return rousal, since, living
 
 
 class uninterrupted:  # noqa: N801 - used as a verb: `with rouse.uninterrupted():`
@@ -160,4 +160,5 @@ def _rousal(findings: list[Finding], before: Incarnation, after: Incarnation, no
         before=before,
         after=after,
         noticed_at=noticed_at,
+        certain=ordered[0].certain,
     )

@@ -1,0 +1,72 @@
+"""What was told already: two notices of one event are one event.
+
+Several watchers look at the same clocks, and one event is noticed in several ways, some of them late: the kernel writes its
+line, the host its file, a moment after the wake. Three rules, none of which swallows a second event:
+
+- *Another watcher's rousal.* It ended the life this watcher knew. So this one goes on from that rousal's reading: what lies
+  before it was told, what lies after it is looked at.
+- *The same notice.* The host calls each event by a name (a generation). A name that was told is no news, whoever brings it.
+- *A late confirmation.* A detector names those whose event it also reports (`confirms`). If one of them was part of the last
+  rousal, at most `SETTLE_SECONDS` ago, and this detector was not, then this is its report of the same event. It has
+  one report: the next one is news. A finding graver than what was told is always news.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .detectors.clocks import Clocks, Reading
+    from .event import Finding, Rousal
+    from .incarnation import Incarnation
+
+SETTLE_SECONDS = 5.0
+REMEMBERED = 64
+
+
+@dataclass(slots=True)
+class Told:
+    """A rousal that was told, and the reading up to which its watcher had looked."""
+
+    rousal: Rousal
+    reading: Reading
+    clocks: Clocks
+    by: set[str] = field(default_factory=set)
+
+
+class Heard:
+    """The last rousals of a registry. Used under its lock."""
+
+    def __init__(self) -> None:
+        """Nothing yet."""
+        self._told: dict[Incarnation, Told] = {}
+        self._notices: dict[str, None] = {}
+
+    def remember(self, rousal: Rousal, findings: list[Finding], reading: Reading, clocks: Clocks) -> None:
+        """Keep what is told now."""
+        self._told[rousal.before] = Told(rousal, reading, clocks, {finding.by for finding in findings})
+        self._notices.update(dict.fromkeys(finding.notice for finding in findings if finding.notice))
+        while len(self._told) > REMEMBERED:
+            del self._told[next(iter(self._told))]
+        while len(self._notices) > REMEMBERED:
+            del self._notices[next(iter(self._notices))]
+
+    def that_ended(self, life: Incarnation) -> Told | None:
+        """Return the telling of the rousal that ended this life, if one did."""
+        return self._told.get(life)
+
+    def is_news(self, finding: Finding, now: Reading) -> bool:
+        """Whether a finding, made by somebody outside, is an event that was not told."""
+        if finding.notice:
+            if finding.notice in self._notices:
+                return False
+            self._notices[finding.notice] = None
+        last = next(reversed(self._told.values()), None)
+        if last is None or not last.by.intersection(finding.confirms) or finding.by in last.by:
+            return True
+        since = (now.monotonic_at - last.reading.monotonic_at) / 1e6
+        if not 0 <= since <= SETTLE_SECONDS or finding.kind.gravity > last.rousal.kind.gravity:
+            return True
+        last.by.add(finding.by)
+        return False

@@ -1,0 +1,229 @@
+"""Somebody who ticks: a thread for the process, or the event loop.
+
+`watch()` starts a daemon thread; callbacks run in it. `async with watching():` looks from the event loop, so that callbacks
+run in the loop's thread and no other coroutine acts between two phases. Both open the detectors outside the process that
+work here and hand them to the registry, and look at once when one of them has something to say.
+
+A failing callback is logged; the ticking goes on, the gate stays closed, and every `check()` raises (`registry.py`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import select
+import threading
+from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING
+
+from .detectors.clocks import Clocks, Limits
+from .detectors.differences import Frozen, default_detectors
+from .detectors.pulse import Pulse, PulseStopped
+from .errors import RousalFailed
+from .registry import process_registry
+from .watcher import Watcher
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from .detectors.clocks import Detector
+    from .event import Rousal
+    from .incarnation import Incarnation
+    from .registry import Registry
+
+log = logging.getLogger(__name__)
+
+REST_SECONDS = 0.05
+"""After a look that a detector asked for: one that has something to say all the time costs at most twenty looks a second."""
+
+
+@contextmanager
+def outside(registry: Registry) -> Iterator[list[Detector]]:
+    """Let every watcher of the registry ask the detectors outside the process; gives those that work here."""
+    from .detectors.outside import close, open_outside
+
+    opened, _ = open_outside()
+    with registry.lock:
+        registry.detectors = (*registry.detectors, *opened)
+    try:
+        yield opened
+    finally:
+        with registry.lock:
+            registry.detectors = tuple(detector for detector in registry.detectors if detector not in opened)
+        close(opened)
+
+
+def look(watcher: Watcher) -> Rousal | None:
+    """Check, and log what fails: whoever ticks must go on ticking."""
+    try:
+        return watcher.check()
+    except RousalFailed as failed:
+        if failed is not _logged.get("failed"):
+            _logged["failed"] = failed
+            log.exception("a rousal's phases were not finished; the gate stays closed")
+    except Exception:
+        log.exception("a look at the clocks failed; it is tried again at the next tick")
+    return None
+
+
+_logged: dict[str, RousalFailed] = {}
+
+
+class Watch:
+    """The thread. Made by `watch()`."""
+
+    def __init__(self, limits: Limits | None = None, *, registry: Registry | None = None) -> None:
+        """Look with `limits` and tell `registry`; nothing runs before `start()`."""
+        self.watcher = Watcher(limits, registry=registry)
+        self._opened: list[Detector] = []
+        self._outside: contextlib.ExitStack | None = None
+        self._thread: threading.Thread | None = None
+        self._waker = -1
+
+    def start(self) -> None:
+        """Open the detectors and begin to tick. Does nothing if it ticks."""
+        if self._outside is None:
+            self._outside = contextlib.ExitStack()
+            self._opened = self._outside.enter_context(outside(self.watcher.registry))
+            self._begin()
+
+    def stop(self) -> None:
+        """End the thread and close the detectors. Does nothing the second time."""
+        if self._outside is None:
+            return
+        os.write(self._waker, b"!")  # not only closed: a copy of the process may hold this end too
+        os.close(self._waker)
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+        self._outside.close()
+        self._outside = None
+
+    def go_on_in_copy(self) -> None:
+        """Begin again in a copy of the process, where the thread is not. It looks at once and finds the copy."""
+        if self._outside is not None:
+            self._begin()
+
+    def _begin(self) -> None:
+        ended, self._waker = os.pipe()
+        self._thread = threading.Thread(target=self._loop, args=(ended,), name="rouse-watch", daemon=True)
+        self._thread.start()
+
+    def _loop(self, ended: int) -> None:
+        tick_seconds = self.watcher.limits.tick_seconds
+        try:
+            while True:
+                look(self.watcher)
+                spoke = _wait([ended, *descriptors(self._opened)], tick_seconds)
+                if ended in spoke:
+                    return
+                if spoke:
+                    look(self.watcher)
+                    if _wait([ended], min(REST_SECONDS, tick_seconds)):
+                        return
+        finally:
+            os.close(ended)
+
+
+def descriptors(detectors: list[Detector]) -> list[int]:
+    """Return the file descriptors that tell that a detector has something to say."""
+    return [number for each in detectors if hasattr(each, "fileno") and (number := each.fileno()) >= 0]
+
+
+def _wait(numbers: list[int], seconds: float) -> set[int]:
+    """Wait until one can be read or its other end is closed."""
+    poll = select.poll()
+    for number in numbers:
+        poll.register(number, select.POLLIN)
+    return {number for number, _ in poll.poll(seconds * 1000)}
+
+
+_the_watch: list[Watch] = []
+
+
+def watch(limits: Limits | None = None) -> Watch:
+    """Start the process's watch, or return the one that ticks. It ticks on in copies that fork makes. `stop()` ends it.
+
+    Raises:
+        ValueError: one ticks already, with other limits.
+    """
+    if not _the_watch:
+        _the_watch.append(Watch(limits))
+    running = _the_watch[0]
+    if limits is not None and limits != running.watcher.limits:
+        raise ValueError(f"a watch ticks already, with {running.watcher.limits}, not {limits}")
+    running.start()
+    return running
+
+
+def pass_gate() -> Incarnation:
+    """Look now if a watch ticks, and return the incarnation in which the gate is open: the last check before an effect.
+
+    Raises:
+        RousalFailed: a callback failed, and nobody has mended it.
+        GateClosed: closed for another reason: the phases are running, or a snapshot is being taken.
+    """
+    if _the_watch:
+        _the_watch[0].watcher.check()
+    return process_registry.pass_gate()
+
+
+@asynccontextmanager
+async def watching(
+    limits: Limits | None = None, *, clocks: Clocks | None = None, registry: Registry | None = None
+) -> AsyncIterator[Watcher]:
+    """Look at every tick from this event loop, as long as the block lasts; gives the watcher.
+
+    A loop that is blocked by its own code is no rousal: a thread tells that from a freeze (`detectors/pulse.py`).
+    """
+    import asyncio
+
+    limits, clocks = limits or Limits(), clocks or Clocks()
+    pulse = Pulse(clocks, limits.tick_seconds)
+    detectors = [
+        PulseStopped(each.tick_seconds, each.freeze_seconds, pulse) if isinstance(each, Frozen) else each
+        for each in default_detectors(limits)
+    ]
+    watcher = Watcher(limits, clocks=clocks, detectors=detectors, registry=registry)
+    pulse.start()
+    try:
+        with outside(watcher.registry) as opened:
+            ticking = asyncio.create_task(_tick(watcher, opened), name="rouse-watching")
+            try:
+                yield watcher
+            finally:
+                ticking.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await ticking
+    finally:
+        pulse.stop()
+
+
+async def _tick(watcher: Watcher, opened: list[Detector]) -> None:
+    import asyncio
+
+    loop, spoke = asyncio.get_running_loop(), asyncio.Event()
+    numbers = descriptors(opened)
+    for number in numbers:
+        loop.add_reader(number, spoke.set)
+    rest_seconds = min(REST_SECONDS, watcher.limits.tick_seconds)
+    try:
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(watcher.limits.tick_seconds - rest_seconds):
+                    await spoke.wait()
+            look(watcher)
+            await asyncio.sleep(rest_seconds)
+            spoke.clear()
+    finally:
+        for number in numbers:
+            loop.remove_reader(number)
+
+
+def _go_on_in_copy() -> None:
+    for running in _the_watch:
+        running.go_on_in_copy()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_go_on_in_copy)
