@@ -20,8 +20,9 @@ What each party may believe is said at the top of `incarnation.py`.
 
 from __future__ import annotations
 
+from .beacon import Beacon, FileBeacon, Mark, Place, Verdict
 from .detectors import Clocks, Detector, Limits, Reading, default_detectors
-from .errors import GateClosed, Interrupted, RousalFailed, RouseError, Stale
+from .errors import GateClosed, Interrupted, NotCurrent, RousalFailed, RouseError, Stale
 from .event import Finding, Kind, Rousal
 from .guard import Guard, guard
 from .incarnation import Incarnation, Process, incarnation
@@ -32,8 +33,10 @@ from .watcher import Watcher, uninterrupted
 from .watching import Watch, pass_gate, watch, watching
 
 __all__ = [
+    "Beacon",
     "Clocks",
     "Detector",
+    "FileBeacon",
     "Finding",
     "GateClosed",
     "Guard",
@@ -41,7 +44,10 @@ __all__ = [
     "Interrupted",
     "Kind",
     "Limits",
+    "Mark",
+    "NotCurrent",
     "Phase",
+    "Place",
     "Process",
     "Reading",
     "Registration",
@@ -51,6 +57,7 @@ __all__ = [
     "RouseError",
     "SnapshotHooks",
     "Stale",
+    "Verdict",
     "Watch",
     "Watcher",
     "after_restore",

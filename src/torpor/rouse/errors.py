@@ -3,8 +3,9 @@
     RouseError
     |-- Stale             used in another incarnation than it was born in
     |   `-- Interrupted   a block that had to be uninterrupted was not
-    `-- GateClosed        an effect must not begin now
-        `-- RousalFailed  a callback failed: this process was not made sound after a rousal
+    |-- GateClosed        an effect must not begin now
+    |   `-- RousalFailed  a callback failed: this process was not made sound after a rousal
+    `-- NotCurrent        the beacon knows a later memory of this machine than ours
 
 The room stands alone, so its errors do too. An error says what happened with which values; `hint` says what to do next.
 """
@@ -46,3 +47,12 @@ class GateClosed(RouseError):
 
 class RousalFailed(GateClosed):
     """A callback failed and those after it did not run. Every check raises this until the registry is mended."""
+
+
+class NotCurrent(RouseError):
+    """Another copy of this memory went on, or a later state of it: this one must not act. `kind` says which."""
+
+    def __init__(self, message: str, *, kind: str, hint: str = "") -> None:
+        """Carry the kind: `copied` or `rolled_back`."""
+        super().__init__(message, hint=hint)
+        self.kind = kind

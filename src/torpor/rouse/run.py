@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 from typing import TYPE_CHECKING
 
@@ -47,6 +48,8 @@ class Run:
         self._send = send
         self._grace_seconds = grace_seconds
         self._say = say
+        self._alive = threading.Lock()
+        """Held to signal the program and to learn that it ended: a number may belong to another one right after that."""
         self._pid = 0
         self._killed_at: float | None = None
         self._restarts = False
@@ -69,7 +72,7 @@ class Run:
             registration.take_back()
             signal.pthread_sigmask(signal.SIG_SETMASK, usual)
 
-    def _live(self, mask: set[signal.Signals]) -> int:
+    def _live(self, mask: set[int | signal.Signals]) -> int:
         while True:
             try:
                 self._pid = os.posix_spawnp(self._command[0], self._command, os.environ, setsigmask=mask)
@@ -89,20 +92,21 @@ class Run:
                 if came.si_signo != signal.SIGCONT:
                     self._restarts = False  # whoever sends it a signal now does not want it back
                 os.kill(self._pid, came.si_signo)
-            ended, status = os.waitpid(self._pid, os.WNOHANG)
-            if ended:
-                self._pid = 0
-                return os.waitstatus_to_exitcode(status)
+            with self._alive:
+                ended, status = os.waitpid(self._pid, os.WNOHANG)
+                if ended:
+                    self._pid = 0
+                    return os.waitstatus_to_exitcode(status)
             if self._killed_at is not None and time.monotonic() >= self._killed_at:
                 os.kill(self._pid, signal.SIGKILL)
 
     def _roused(self, rousal: Rousal) -> None:
-        """From the watch's thread. The process is still ours to signal: only `_wait` reaps it, and only then forgets it."""
+        """From the watch's thread."""
         self._say(f"{rousal.kind}, {rousal.away_seconds:.3f} s away")
-        pid = self._pid
-        if not pid:
-            return
-        if self._send is None:
-            self._restarts, self._killed_at = True, time.monotonic() + self._grace_seconds
-            os.kill(pid, signal.SIGCONT)
-        os.kill(pid, self._send or signal.SIGTERM)
+        with self._alive:
+            if not self._pid:
+                return
+            os.kill(self._pid, self._send or signal.SIGTERM)
+            if self._send is None:
+                self._restarts, self._killed_at = True, time.monotonic() + self._grace_seconds
+                os.kill(self._pid, signal.SIGCONT)  # a stopped one would not see the other

@@ -1,0 +1,262 @@
+"""Who is told, in which phase, for which kinds; the gate; one event, however many notice it."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+
+import pytest
+
+from tests.patience import PATIENCE_SECONDS
+from tests.rouse.clocks_by_hand import ClocksByHand
+from torpor import rouse
+from torpor.rouse import Kind, Phase
+from torpor.rouse.incarnation import end
+
+
+def made(kind: Kind = Kind.COPIED, *, certain: bool = False) -> rouse.Rousal:
+    """An event by hand."""
+    now = rouse.incarnation()
+    return rouse.Rousal(kind, 1.0, ("by hand",), now, now, 0, certain)
+
+
+def test_phases_run_in_their_order_and_callbacks_in_theirs() -> None:
+    """However they were registered."""
+    registry, calls = rouse.Registry(), list[tuple[Phase, int]]()
+    for number in range(2):
+        for phase in sorted(Phase, reverse=True):
+            registry.on_rousal(lambda _, call=(phase, number): calls.append(call), phase=phase)
+    registry.tell(made())
+    assert calls == [(phase, number) for phase in Phase for number in range(2)]
+    assert [phase.name for phase in Phase] == [
+        "CLOSE_GATE", "RESEED", "TIME", "CONNECTIONS", "AUTHORITY", "SCHEDULES", "OPEN_GATE"
+    ]  # fmt: skip
+
+
+def test_it_is_a_call_and_a_decorator_with_and_without_arguments() -> None:
+    """Each gives something that still is the function and can be taken back."""
+    registry, calls = rouse.Registry(), list[str]()
+
+    @registry.on_rousal
+    def bare(_rousal: rouse.Rousal) -> None:
+        calls.append("bare")
+
+    @registry.on_rousal(phase=Phase.RESEED)
+    def phased(_rousal: rouse.Rousal) -> None:
+        calls.append("phased")
+
+    called = registry.on_rousal(lambda _: calls.append("called"), phase=Phase.TIME)
+    assert (bare.phase, phased.phase, called.phase) == (Phase.AUTHORITY, Phase.RESEED, Phase.TIME)
+    registry.tell(made())
+    bare.take_back()
+    bare.take_back()
+    registry.tell(made())
+    bare(made())
+    assert calls == ["phased", "called", "bare", "phased", "called", "bare"]
+    assert "phased in RESEED" in repr(phased)
+
+
+def test_a_coroutine_function_is_refused() -> None:
+    """Nobody would wait for it, and the gate would open too early."""
+
+    async def later(_rousal: rouse.Rousal) -> None: ...
+
+    with pytest.raises(TypeError, match="coroutine"):
+        rouse.Registry().on_rousal(later)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "phase", "kind", "certain", "called"),
+    [
+        (None, Phase.AUTHORITY, Kind.CLOCK_STEP, True, True),
+        ({Kind.COPIED}, Phase.RESEED, Kind.COPIED, True, True),
+        ({Kind.COPIED}, Phase.RESEED, Kind.FROZEN, False, True),
+        ({Kind.COPIED}, Phase.CONNECTIONS, Kind.SLEPT, False, True),
+        ({Kind.COPIED}, Phase.RESEED, Kind.SLEPT, True, False),
+        ({Kind.SLEPT}, Phase.SCHEDULES, Kind.COPIED, False, True),
+        ({Kind.SLEPT}, Phase.SCHEDULES, Kind.COPIED, True, False),
+        ({Kind.SLEPT}, Phase.CONNECTIONS, Kind.COPIED, False, False),
+        ({Kind.CLOCK_STEP}, Phase.TIME, Kind.FROZEN, False, False),
+    ],
+)
+def test_what_is_unknown_is_taken_for_a_copy_or_for_sleep(
+    kinds: set[Kind] | None, phase: Phase, kind: Kind, *, certain: bool, called: bool
+) -> None:
+    """For a copy by randomness and connections, for sleep by schedules; not once somebody outside has said what it was."""
+    registry, calls = rouse.Registry(), list[rouse.Rousal]()
+    registry.on_rousal(calls.append, phase=phase, kinds=kinds)
+    registry.tell(made(kind, certain=certain))
+    assert bool(calls) is called
+
+
+def test_a_failing_callback_keeps_the_gate_closed_until_it_is_mended() -> None:
+    """Later phases do not run; every check of every watcher raises; a second event waits and is told too."""
+    clocks, registry, calls = ClocksByHand(), rouse.Registry(), list[str]()
+    first, second = (rouse.Watcher(clocks=clocks.clocks, registry=registry) for _ in range(2))
+    broken = [True]
+
+    @registry.on_rousal(phase=Phase.CONNECTIONS)
+    def drop(rousal: rouse.Rousal) -> None:
+        if broken:
+            raise OSError("no network")
+        calls.append(rousal.kind)
+
+    registry.on_rousal(lambda _: calls.append("opened"), phase=Phase.OPEN_GATE)
+    clocks.suspend(60.0)
+    with pytest.raises(rouse.RousalFailed, match="drop failed in CONNECTIONS after a rousal"):
+        first.check()
+    clocks.pass_time(60.0)
+    for ask in (first.check, second.check, registry.pass_gate, registry.mend, second.check):
+        with pytest.raises(rouse.RousalFailed):
+            ask()
+    assert calls == []
+    broken.clear()
+    registry.mend()
+    assert calls == ["slept", "opened", "frozen", "opened"]
+    assert first.check() is None
+    assert registry.pass_gate() == rouse.incarnation()
+
+
+def test_taking_the_callback_back_mends_too() -> None:
+    """What needs no mending does nothing."""
+    registry = rouse.Registry()
+    registry.mend()
+    bad = registry.on_rousal(lambda _: [].pop())
+    with pytest.raises(rouse.RousalFailed):
+        registry.tell(made())
+    bad.take_back()
+    registry.mend()
+    registry.sound()
+
+
+def test_the_gate_is_closed_while_the_phases_run() -> None:
+    """For a callback it is closed; another thread waits until they are over."""
+    registry, passed = rouse.Registry(), list[rouse.Incarnation]()
+    asking, done = threading.Event(), threading.Event()
+
+    def ask() -> None:
+        asking.set()
+        passed.append(registry.pass_gate())
+        done.set()
+
+    @registry.on_rousal
+    def inside(_rousal: rouse.Rousal) -> None:
+        with pytest.raises(rouse.GateClosed, match="phases of a rousal"):
+            registry.pass_gate()
+        threading.Thread(target=ask).start()
+        assert asking.wait(PATIENCE_SECONDS)
+        assert not done.wait(0.05)
+
+    registry.tell(made())
+    assert done.wait(PATIENCE_SECONDS)
+    assert passed == [rouse.incarnation()]
+
+
+def test_two_watchers_notice_one_event_and_it_is_told_once() -> None:
+    """The life ends once; both return the rousal; what comes after it is found by whoever looks first."""
+    clocks, registry, told = ClocksByHand(), rouse.Registry(), list[rouse.Rousal]()
+    first, second = (rouse.Watcher(clocks=clocks.clocks, registry=registry) for _ in range(2))
+    registry.on_rousal(told.append)
+    clocks.suspend(60.0)
+    one = first.check()
+    assert second.check() is one
+    assert (second.check(), first.check()) == (None, None)
+    clocks.pass_time(60.0)
+    two = second.check()
+    assert first.check() is two
+    assert told == [one, two]
+    assert two is not None
+    assert two.after == rouse.incarnation()
+
+
+def test_two_events_missed_by_a_slow_watcher_end_where_we_are() -> None:
+    """It walks along what was told, and finds what nobody has told yet."""
+    clocks, registry, told = ClocksByHand(), rouse.Registry(), list[rouse.Rousal]()
+    quick, slow = (rouse.Watcher(clocks=clocks.clocks, registry=registry) for _ in range(2))
+    registry.on_rousal(told.append)
+    for _ in range(2):
+        clocks.suspend(60.0)
+        quick.check()
+    clocks.suspend(7.0)
+    rousal = slow.check()
+    assert rousal is not None
+    assert rousal.away_seconds == 7.0
+    assert quick.check() is rousal
+    assert len(told) == 3
+
+
+def test_an_event_inside_a_callback_is_told_after_the_present_one() -> None:
+    """Phases do not run inside phases."""
+    clocks, registry, calls = ClocksByHand(), rouse.Registry(), list[tuple[str, Kind]]()
+    watcher = rouse.Watcher(clocks=clocks.clocks, registry=registry)
+
+    @registry.on_rousal(phase=Phase.RESEED)
+    def sleep_again(rousal: rouse.Rousal) -> None:
+        calls.append(("reseed", rousal.kind))
+        if rousal.kind is Kind.SLEPT:
+            clocks.pass_time(60.0)
+            watcher.check()
+
+    registry.on_rousal(lambda rousal: calls.append(("open", rousal.kind)), phase=Phase.OPEN_GATE)
+    clocks.suspend(60.0)
+    watcher.check()
+    assert calls == [
+        ("reseed", Kind.SLEPT), ("open", Kind.SLEPT), ("reseed", Kind.FROZEN), ("open", Kind.FROZEN)
+    ]  # fmt: skip
+
+
+def test_a_watcher_tells_the_process_unless_it_is_given_another() -> None:
+    """`rouse.on_rousal` hears what any watcher finds."""
+    clocks, told = ClocksByHand(), list[rouse.Rousal]()
+    registration = rouse.on_rousal(told.append, phase=Phase.TIME)
+    try:
+        watcher = rouse.Watcher(clocks=clocks.clocks)
+        clocks.suspend(60.0)
+        rousal = watcher.check()
+    finally:
+        registration.take_back()
+    assert told == [rousal]
+
+
+def test_a_copy_made_while_phases_run_starts_them_anew() -> None:
+    """The copy has no thread that would finish them: its own event is told, and its gate opens."""
+    registry = rouse.Registry()
+    watcher = rouse.Watcher(rouse.Limits(tick_seconds=60.0), registry=registry)
+    entered, leave = threading.Event(), threading.Event()
+    original = os.getpid()
+
+    @registry.on_rousal
+    def block_in_the_original(_rousal: rouse.Rousal) -> None:
+        if os.getpid() == original:
+            entered.set()
+            assert leave.wait(PATIENCE_SECONDS)
+
+    thread = threading.Thread(target=registry.tell, args=(made(),))
+    thread.start()
+    assert entered.wait(PATIENCE_SECONDS)
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            rousal = watcher.check()
+            same = registry.pass_gate() == rouse.incarnation()
+            os.write(writer, json.dumps([rousal and rousal.kind, same]).encode())
+        finally:
+            os._exit(0)
+    os.close(writer)
+    answer = os.read(reader, 4096)
+    os.waitpid(pid, 0)
+    os.close(reader)
+    leave.set()
+    thread.join()
+    assert json.loads(answer) == ["copied", True]
+
+
+def test_a_life_ended_by_hand_is_no_told_event() -> None:
+    """Nothing was told of it, so it is told now."""
+    clocks, registry = ClocksByHand(), rouse.Registry()
+    watcher, told = rouse.Watcher(clocks=clocks.clocks, registry=registry), list[rouse.Rousal]()
+    registry.on_rousal(told.append)
+    end(rouse.incarnation())
+    assert watcher.check() == told[0]
