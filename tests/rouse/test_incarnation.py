@@ -14,6 +14,8 @@ from torpor import rouse
 from torpor.rouse.incarnation import Mark, PerProcess, end
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import pytest
 
 
@@ -125,10 +127,19 @@ def test_processes_differ_by_what_both_know() -> None:
     assert not here.differs_from(rouse.Process(7, None, None))
 
 
-def test_it_is_cheap(capsys: pytest.CaptureFixture[str]) -> None:
-    """So cheap that nobody has a reason to leave the check out."""
+def nothing() -> None:
+    """The stable thing to compare with: what calling an empty function costs here and now."""
+
+
+def microseconds(function: Callable[[], object]) -> float:
+    """The least time a call takes, of this thread alone."""
     calls = 20_000
-    microseconds = min(timeit.repeat(rouse.incarnation, timer=time.thread_time, number=calls, repeat=7)) / calls * 1e6
+    return min(timeit.repeat(function, timer=time.thread_time, number=calls, repeat=7)) / calls * 1e6
+
+
+def test_it_is_cheap(capsys: pytest.CaptureFixture[str]) -> None:
+    """So cheap that nobody has a reason to leave the check out: 0.23 us where an empty call takes 0.03, and 1 us at most."""
+    call, empty = microseconds(rouse.incarnation), microseconds(nothing)
     with capsys.disabled():
-        print(f" incarnation(): {microseconds:.2f} us ", end="")  # noqa: T201 - the figure is the point
-    assert microseconds < 5.0
+        print(f" incarnation(): {call:.2f} us, an empty call: {empty:.3f} us ", end="")  # noqa: T201 - the figures are the point
+    assert call < max(1.0, 30 * empty)

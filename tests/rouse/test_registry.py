@@ -21,6 +21,11 @@ def made(kind: Kind = Kind.COPIED, *, certain: bool = False) -> rouse.Rousal:
     return rouse.Rousal(kind, 1.0, ("by hand",), now, now, 0, certain)
 
 
+def fail(_rousal: rouse.Rousal) -> None:
+    """A callback that cannot do its part."""
+    raise OSError("no network")
+
+
 def test_phases_run_in_their_order_and_callbacks_in_theirs() -> None:
     """However they were registered."""
     registry, calls = rouse.Registry(), list[tuple[Phase, int]]()
@@ -122,7 +127,7 @@ def test_taking_the_callback_back_mends_too() -> None:
     """What needs no mending does nothing."""
     registry = rouse.Registry()
     registry.mend()
-    bad = registry.on_rousal(lambda _: [].pop())
+    bad = registry.on_rousal(fail)
     with pytest.raises(rouse.RousalFailed):
         registry.tell(made())
     bad.take_back()

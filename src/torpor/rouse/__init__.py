@@ -29,8 +29,8 @@ from .incarnation import Incarnation, Process, incarnation
 from .phases import Phase
 from .registry import Registration, Registry, mend, on_rousal, process_registry
 from .snapshot import SnapshotHooks, after_restore, before_snapshot, register_after_restore, register_before_snapshot
+from .ticks import Watch, pass_gate, watch, watching
 from .watcher import Watcher, uninterrupted
-from .watching import Watch, pass_gate, watch, watching
 
 __all__ = [
     "Beacon",

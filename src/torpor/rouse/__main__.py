@@ -16,7 +16,7 @@ from .detectors.outside import explain
 from .phases import Phase
 from .registry import process_registry
 from .run import Run
-from .watching import watch
+from .ticks import watch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import hmac
+import http.client
 import json
 import threading
 import urllib.error
@@ -68,6 +69,8 @@ class HttpBeacon:
                 if refused.code in {HTTPStatus.NOT_FOUND, HTTPStatus.PRECONDITION_FAILED}:
                     return refused.code, ""
                 raise OSError(f"the beacon at {self._url} answered {refused.code} {refused.reason}") from refused
+        except http.client.HTTPException as broken:
+            raise OSError(f"the beacon at {self._url} broke off: {broken!r}") from broken
 
 
 class BeaconServer:

@@ -3,8 +3,8 @@
 Several watchers look at the same clocks, and one event is noticed in several ways, some of them late: the kernel writes its
 line, the host its file, a moment after the wake. Three rules, none of which swallows a second event:
 
-- *Another watcher's rousal.* It ended the life this watcher knew. So this one goes on from that rousal's reading: what lies
-  before it was told, what lies after it is looked at.
+- *Another watcher's rousal.* It ended the life this watcher knew, by the same clocks. So this one goes on from that rousal's
+  reading: what lies before it was told, what lies after it is looked at.
 - *The same notice.* The host calls each event by a name (a generation). A name that was told is no news, whoever brings it.
 - *A late confirmation.* A detector names those whose event it also reports (`confirms`). If one of them was part of the last
   rousal, at most `SETTLE_SECONDS` ago, and this detector was not, then this is its report of the same event. It has
@@ -31,7 +31,6 @@ class Told:
 
     rousal: Rousal
     reading: Reading
-    clocks: Clocks
     by: set[str] = field(default_factory=set)
 
 
@@ -40,21 +39,21 @@ class Heard:
 
     def __init__(self) -> None:
         """Nothing yet."""
-        self._told: dict[Incarnation, Told] = {}
+        self._told: dict[tuple[Incarnation, Clocks], Told] = {}
         self._notices: dict[str, None] = {}
 
     def remember(self, rousal: Rousal, findings: list[Finding], reading: Reading, clocks: Clocks) -> None:
         """Keep what is told now."""
-        self._told[rousal.before] = Told(rousal, reading, clocks, {finding.by for finding in findings})
+        self._told[rousal.before, clocks] = Told(rousal, reading, {finding.by for finding in findings})
         self._notices.update(dict.fromkeys(finding.notice for finding in findings if finding.notice))
         while len(self._told) > REMEMBERED:
             del self._told[next(iter(self._told))]
         while len(self._notices) > REMEMBERED:
             del self._notices[next(iter(self._notices))]
 
-    def that_ended(self, life: Incarnation) -> Told | None:
-        """Return the telling of the rousal that ended this life, if one did."""
-        return self._told.get(life)
+    def that_ended(self, life: Incarnation, clocks: Clocks) -> Told | None:
+        """Return the telling of the rousal that ended this life, if one did by these clocks."""
+        return self._told.get((life, clocks))
 
     def is_news(self, finding: Finding, now: Reading) -> bool:
         """Whether a finding, made by somebody outside, is an event that was not told."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from .phases import Phase
 from .registry import process_registry
-from .watching import watch
+from .ticks import watch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -1,6 +1,6 @@
 """The watcher: looks at the clocks when it is told to, ends the life that was interrupted, tells who asked to know.
 
-There is no thread here (`watching.py` has one). The worker calls `check()` at each tick, and the gate calls it before an
+There is no thread here (`ticks.py` has one). The worker calls `check()` at each tick, and the gate calls it before an
 effect. Order inside a check: read, compare, end the life (from here on every `incarnation()` differs), remember the reading,
 tell the registry, which runs the callbacks in phases. If anything fails before the reading is remembered, the same gap is
 found by the next check. If a callback fails, the callbacks after it do not run (the last one may be the one that opens a
@@ -105,10 +105,8 @@ class Watcher:
     def _told_by_others(self) -> tuple[Rousal | None, Reading, Incarnation]:
         """Return the last rousal told since this watcher looked, and from where on it has to look itself."""
         rousal, since, living = None, self._reading, self._living
-        while (told := self.registry.heard.that_ended(living)) is not None:
-            rousal, living = told.rousal, told.rousal.after
-            if told.clocks == self._clocks:
-                since = told.reading
+        while (told := self.registry.heard.that_ended(living, self._clocks)) is not None:
+            rousal, since, living = told.rousal, told.reading, told.rousal.after
         return rousal, since, living
 
 

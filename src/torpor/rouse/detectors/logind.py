@@ -48,6 +48,7 @@ class Bus:
                 raise ConnectionRefusedError(f"the bus at {address} refuses user {os.getuid()}")
             self._socket.sendall(b"BEGIN\r\n")
             self.call("Hello")
+            self._socket.setblocking(False)  # noqa: FBT003 - its only parameter
         except BaseException:
             self._socket.close()
             raise
@@ -101,7 +102,7 @@ class Bus:
         """
         while True:
             try:
-                received = self._socket.recv(65536, socket.MSG_DONTWAIT)
+                received = self._socket.recv(65536)
             except BlockingIOError:
                 break
             if not received:
