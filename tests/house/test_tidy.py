@@ -266,6 +266,9 @@ def test_the_core_is_pure() -> None:
 
 def test_rouse_stands_alone() -> None:
     """`rouse` goes into other people's machines: the standard library and itself, nothing else."""
+    text = "from ...store import rows\nfrom ..event import Kind\nfrom .host import HostFile\n"
+    inside = Module("src/torpor/rouse/detectors/x.py", text, ast.parse(text))
+    assert list(imports(inside)) == [("torpor.store", 1), ("torpor.rouse.event", 2)]
     found = [
         f"{module.path}:{line} {name}"
         for module in modules("src")

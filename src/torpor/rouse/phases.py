@@ -27,9 +27,18 @@ class Phase(IntEnum):
 
     @property
     def in_doubt(self) -> Kind:
-        """What an event that nobody outside has judged is also taken for here.
+        """What any event is also taken for here, unless somebody outside said that it was less (`takes_for`).
 
         A pause looks the same from the inside whether or not a copy was made in it. To reseed once too often is cheap, to
         draw the same number twice is not; to look for missed slots once too often is cheap, to skip one is not.
         """
         return Kind.SLEPT if self in {Phase.TIME, Phase.SCHEDULES} else Kind.COPIED
+
+    def takes_for(self, kind: Kind, *, certain: bool) -> frozenset[Kind]:
+        """Return what an event of `kind` counts as in this phase: itself, and what it may have been or includes.
+
+        What is graver than a pause includes both a copy's faults and time away. Where it is `certain`, a pause is no copy,
+        and a step of the clock no sleep.
+        """
+        less = {Kind.CLOCK_STEP} if self.in_doubt is Kind.SLEPT else {Kind.CLOCK_STEP, Kind.FROZEN, Kind.SLEPT}
+        return frozenset({kind} if certain and kind in less else {kind, self.in_doubt})

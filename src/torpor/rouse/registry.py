@@ -57,10 +57,10 @@ class Registration(Generic[Callback]):
         return str(getattr(self.callback, "__qualname__", repr(self.callback)))
 
     def wants(self, rousal: Rousal) -> bool:
-        """Whether this callback is for such an event, taken in doubt for what `Phase.in_doubt` says."""
-        if self.kinds is None or rousal.kind in self.kinds:
-            return True
-        return not rousal.certain and self.phase.in_doubt in self.kinds
+        """Whether this callback is for such an event, or for what the phase also takes it for (`Phase.takes_for`)."""
+        return self.kinds is None or not self.kinds.isdisjoint(
+            self.phase.takes_for(rousal.kind, certain=rousal.certain)
+        )
 
     def take_back(self) -> None:
         """Call it no more. Does nothing the second time."""
@@ -117,7 +117,7 @@ class Registry:
 
         It runs in the thread that noticed. It is short, may run again for the same event, waits for no other thread (that
         one may be waiting in `check()`), and raises only if this process must not go on. With `kinds` it is called for
-        those only, and, as long as nobody outside has judged the event, also for what it may have been (`Phase.in_doubt`).
+        those only, and for what may have been one of them or includes it (`Phase.takes_for`).
 
         Raises:
             TypeError: the callback is a coroutine function: nobody would wait for it, and the gate would open too early.
