@@ -73,10 +73,10 @@ def imports(module: Module) -> Iterator[tuple[str, int]]:
             for alias in node.names:
                 yield alias.name, node.lineno
         elif isinstance(node, ast.ImportFrom) and node.level != 1:
-            above = (
-                module.path.split("/")[1 : -node.level] if node.level else []
-            )  # `from ..x import y`, from the folder above
-            module_name = ".".join([*above, *([node.module] if node.module else [])])
+            module_name = node.module or ""
+            if node.level > 1:
+                package = module.path.removesuffix(".py").split("/")[1 : -node.level]
+                module_name = ".".join([*package, module_name])
             names = [f"torpor.{alias.name}" for alias in node.names] if module_name == "torpor" else [module_name]
             yield from ((name, node.lineno) for name in names)
 

@@ -123,12 +123,13 @@ def test_copies_that_draw_the_same_random_bytes_are_told_apart(beacon: Beacon, m
     assert not again.ask().current
 
 
-def test_a_trail_that_does_not_lead_to_us_is_taken_for_a_copy(beacon: Beacon) -> None:
+def test_a_trail_that_does_not_lead_to_us_is_taken_for_a_copy(beacon: Beacon, monkeypatch: pytest.MonkeyPatch) -> None:
     """After more wakes than a mark remembers."""
+    monkeypatch.setattr("torpor.rouse.beacon.TRAIL", 3)
     place = Place(beacon, MACHINE)
     place.take_over()
     saved = wakes(place)
-    for _ in range(70):
+    for _ in range(5):
         place.beat()
         assert place.ask().current
     verdict = saved.ask()
