@@ -1,0 +1,114 @@
+"""What an adapter is given: the rousal, whether this process is a copy, and the living objects of its library.
+
+**Where the objects come from.** Most libraries keep no list of their clients, and patching their constructors would miss the
+clients made before. The garbage collector knows every object, whoever made it and when. A rousal is rare, so it may cost one
+look over all of them (some 100 ms for a million). What was put under care by hand is added: an object of a kind that is never
+taken without being asked for, or one that the collector does not see.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import weakref
+from collections.abc import Callable
+from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodType, ModuleType
+from typing import TYPE_CHECKING, Any
+
+from ..incarnation import Mark
+
+if TYPE_CHECKING:
+    from ..event import Rousal
+
+_DULL = frozenset(
+    {dict, list, tuple, set, frozenset, type, property, staticmethod, classmethod, weakref.ref}
+    | {FunctionType, BuiltinFunctionType, MethodType, CellType, CodeType, ModuleType}
+)
+"""What most objects are, and no adapter looks for."""
+
+_here = [Mark()]
+_under_care: list[Callable[[], Any]] = []
+buried: list[Any] = []
+"""Kept for ever, so that nobody's `__del__` closes them politely. Only in copies, and only what cannot be made deaf."""
+
+
+def loaded(name: str, *attributes: str) -> tuple[Any, ...]:
+    """The named attributes of a library that somebody imported. None of them if nobody did: an adapter never imports."""
+    module = sys.modules.get(name)
+    return tuple(found for each in attributes if (found := getattr(module, each, None)) is not None)
+
+
+def take_care(each: object) -> None:
+    """Keep `each` in mind without keeping it alive."""
+    try:
+        known: Callable[[], Any] = weakref.ref(each)
+    except TypeError:  # it has no room for a weak reference, so we keep it
+        known = lambda: each  # noqa: E731 - the counterpart of the line above
+    _under_care[:] = [*(old for old in _under_care if old() not in (None, each)), known]
+
+
+class Waking:
+    """One rousal as the adapters see it."""
+
+    def __init__(self, rousal: Rousal) -> None:
+        """`process_copied` is whether other processes may hold our sockets: then nothing may be done *to* a socket."""
+        self.rousal = rousal
+        self.process_copied = not _here[0].is_intact()
+        self._by_type: dict[type, list[Any]] | None = None
+
+    def under_care(self, classes: tuple[type, ...]) -> list[Any]:
+        """What was put under care by hand and is one of these."""
+        return [each for known in _under_care if isinstance(each := known(), classes)]
+
+    def living(self, classes: tuple[type, ...]) -> list[Any]:
+        """Every object of the process that is one of these."""
+        if not classes:
+            return []
+        if self._by_type is None:
+            self._by_type = _by_type()
+        found = {
+            id(each): each for kind, these in self._by_type.items() if issubclass(kind, classes) for each in these
+        }
+        return list((found | {id(each): each for each in self.under_care(classes)}).values())
+
+    def is_over(self) -> None:
+        """The sockets of another process are let go: what is opened from here on is this process's own."""
+        if self.process_copied:
+            _here[0] = Mark()
+
+    def seed(self, size: int = 64) -> bytes:
+        """Random bytes that differ from a copy's even where the kernel was not told of the copy and repeats itself.
+
+        Then the name of the new life, the process and the clocks must do. Two machines that wake from one image in the same
+        nanosecond with everything else equal remain equal: only the host can part them.
+        """
+        import hashlib
+        import time
+
+        parts = (os.urandom(64), self.rousal.after, os.getpid(), time.time_ns(), time.perf_counter_ns())
+        return hashlib.shake_256(repr(parts).encode()).digest(size)
+
+
+def _by_type() -> dict[type, list[Any]]:
+    frozen = gc.get_freeze_count()
+    if frozen:  # a server that forks its workers: what it froze, the collector does not list
+        gc.unfreeze()
+    found: dict[type, list[Any]] = {}
+    for each in gc.get_objects():
+        kind = type(each)  # never isinstance(): a proxy would answer for somebody else
+        if kind not in _DULL:
+            found.setdefault(kind, []).append(each)
+    if frozen:
+        gc.freeze()
+    return found
+
+
+def unlock(*owners: Any) -> None:
+    """In a copy: renew the locks of these objects. Whoever held one is a thread that the copy does not have."""
+    for owner in owners:
+        for value in tuple(getattr(owner, "__dict__", {}).values()):
+            if hasattr(value, "_at_fork_reinit"):
+                value._at_fork_reinit()  # noqa: SLF001 - what `threading` itself calls in a forked child
+            elif type(value).__module__ == "queue" or type(value).__name__ == "ThreadLock":
+                unlock(value)
