@@ -13,6 +13,8 @@
 
     watcher.check()                             # at each tick, and before what must not happen twice
 
+    rouse.adapt()                               # the libraries this process uses: connections, random numbers ...
+
     with watcher.uninterrupted(): ...           # raises rouse.Interrupted if it was not
 
 What each party may believe is said at the top of `incarnation.py`.
@@ -20,6 +22,7 @@ What each party may believe is said at the top of `incarnation.py`.
 
 from __future__ import annotations
 
+from .adapters import adapt
 from .beacon import Beacon, FileBeacon, Mark, Place, Verdict
 from .detectors import Clocks, Detector, Limits, Reading, default_detectors
 from .errors import GateClosed, Interrupted, NotCurrent, RousalFailed, RouseError, Stale
@@ -28,8 +31,10 @@ from .guard import Guard, guard
 from .incarnation import Incarnation, Process, incarnation
 from .phases import Phase
 from .registry import Registration, Registry, mend, on_rousal, process_registry
+from .renewed import Renewed
 from .snapshot import SnapshotHooks, after_restore, before_snapshot, register_after_restore, register_before_snapshot
 from .ticks import Watch, pass_gate, watch, watching
+from .token import Token
 from .watcher import Watcher, uninterrupted
 
 __all__ = [
@@ -52,14 +57,17 @@ __all__ = [
     "Reading",
     "Registration",
     "Registry",
+    "Renewed",
     "Rousal",
     "RousalFailed",
     "RouseError",
     "SnapshotHooks",
     "Stale",
+    "Token",
     "Verdict",
     "Watch",
     "Watcher",
+    "adapt",
     "after_restore",
     "before_snapshot",
     "default_detectors",

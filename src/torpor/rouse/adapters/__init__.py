@@ -107,7 +107,7 @@ def wake(rousal: Rousal, registered: _Registered) -> None:
             adapter.wake(waking, waking.living(classes) if registered.everywhere else waking.under_care(classes))
         except Exception as error:  # noqa: BLE001 - raised below, after the others had their turn
             errors.append(error)
-    if registered.phase is Phase.CONNECTIONS:
-        waking.is_over()
     if errors:
         raise ExceptionGroup(f"adapters failed in {registered.phase.name}", errors)
+    if registered.phase is Phase.CONNECTIONS:
+        waking.all_dropped()

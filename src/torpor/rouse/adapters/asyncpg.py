@@ -19,7 +19,7 @@ def classes() -> tuple[type, ...]:
 
 
 def wake(waking: Waking, found: list[Any]) -> None:
-    """`terminate()` is asyncpg's own way without a goodbye; in a copy even that would touch the shared loop."""
+    """By its transport: asyncpg's own `terminate()` sends Terminate first."""
     for each in found:
         if not each.is_closed():
-            lose(each._transport, process_copied=waking.process_copied, abort=each.terminate)  # noqa: SLF001
+            lose(each._transport, process_copied=waking.process_copied)  # noqa: SLF001 - it has no public name

@@ -55,12 +55,12 @@ def drop(descriptor: int, *, process_copied: bool) -> None:
                 old.shutdown(socket.SHUT_RD)
 
 
-def lose(transport: Any, *, process_copied: bool, abort: Callable[[], object] | None = None) -> None:
-    """Let go of an asyncio transport; whoever waits on it is told. `abort` is the library's own, if it has one."""
+def lose(transport: Any, *, process_copied: bool) -> None:
+    """Let go of an asyncio transport; whoever waits on it is told."""
     if transport is None:
         return
     if not process_copied:
-        in_loop_of(transport, abort or transport.abort)
+        in_loop_of(transport, transport.abort)
         return
     shared = transport.get_extra_info("socket")
     if shared is None or shared.fileno() < 0:

@@ -36,3 +36,5 @@ def wake(waking: Waking, found: list[Any]) -> None:
             drop(opened.fileno(), process_copied=waking.process_copied)
         elif (writer := getattr(each, "_writer", None)) is not None:
             lose(writer.transport, process_copied=waking.process_copied)
+            if waking.process_copied:
+                each._reader.feed_eof()  # noqa: SLF001 - an error alone does not show before the next request is sent

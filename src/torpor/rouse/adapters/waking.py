@@ -9,8 +9,10 @@ taken without being asked for, or one that the collector does not see.
 from __future__ import annotations
 
 import gc
+import hashlib
 import os
 import sys
+import time
 import weakref
 from collections.abc import Callable
 from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodType, ModuleType
@@ -20,6 +22,7 @@ from ..incarnation import Mark
 
 if TYPE_CHECKING:
     from ..event import Rousal
+    from ..incarnation import Incarnation
 
 _DULL = frozenset(
     {dict, list, tuple, set, frozenset, type, property, staticmethod, classmethod, weakref.ref}
@@ -27,10 +30,29 @@ _DULL = frozenset(
 )
 """What most objects are, and no adapter looks for."""
 
-_here = [Mark()]
 _under_care: list[Callable[[], Any]] = []
 buried: list[Any] = []
 """Kept for ever, so that nobody's `__del__` closes them politely. Only in copies, and only what cannot be made deaf."""
+
+
+class _Here:
+    """Whose sockets these are: ours alone, or also another process's, until all of them were dropped."""
+
+    def __init__(self) -> None:
+        self.mark = Mark()
+        self.shared_in: Incarnation | None = None
+        self.dropped = True
+
+    def shares(self, life: Incarnation) -> bool:
+        """Whether sockets may be shared in the rousal that began `life`: the same answer in all its phases."""
+        if not self.mark.is_intact():
+            self.mark, self.shared_in, self.dropped = Mark(), life, False
+        elif self.dropped and self.shared_in != life:
+            self.shared_in = None
+        return self.shared_in is not None
+
+
+_here = _Here()
 
 
 def loaded(name: str, *attributes: str) -> tuple[Any, ...]:
@@ -54,7 +76,7 @@ class Waking:
     def __init__(self, rousal: Rousal) -> None:
         """`process_copied` is whether other processes may hold our sockets: then nothing may be done *to* a socket."""
         self.rousal = rousal
-        self.process_copied = not _here[0].is_intact()
+        self.process_copied = _here.shares(rousal.after)
         self._by_type: dict[type, list[Any]] | None = None
 
     def under_care(self, classes: tuple[type, ...]) -> list[Any]:
@@ -72,10 +94,9 @@ class Waking:
         }
         return list((found | {id(each): each for each in self.under_care(classes)}).values())
 
-    def is_over(self) -> None:
-        """The sockets of another process are let go: what is opened from here on is this process's own."""
-        if self.process_copied:
-            _here[0] = Mark()
+    def all_dropped(self) -> None:
+        """What is opened from here on is this process's own."""
+        _here.dropped = True
 
     def seed(self, size: int = 64) -> bytes:
         """Random bytes that differ from a copy's even where the kernel was not told of the copy and repeats itself.
@@ -83,9 +104,6 @@ class Waking:
         Then the name of the new life, the process and the clocks must do. Two machines that wake from one image in the same
         nanosecond with everything else equal remain equal: only the host can part them.
         """
-        import hashlib
-        import time
-
         parts = (os.urandom(64), self.rousal.after, os.getpid(), time.time_ns(), time.perf_counter_ns())
         return hashlib.shake_256(repr(parts).encode()).digest(size)
 

@@ -1,0 +1,43 @@
+"""APScheduler waits by a clock that stands still while the machine sleeps."""
+
+from __future__ import annotations
+
+import importlib
+import threading
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from tests.rouse.adapters import trials
+from torpor import rouse
+
+
+def trial() -> trials.Report:
+    """Runs in a process of its own. What is due in an hour is asked for after an hour's sleep."""
+    schedulers: Any = importlib.import_module("apscheduler.schedulers.background")
+    clocks: Any = importlib.import_module("apscheduler.schedulers.base")
+    ran = threading.Event()
+    scheduler = schedulers.BackgroundScheduler(timezone="UTC")
+    scheduler.start()
+    scheduler.add_job(ran.set, "interval", hours=1, misfire_grace_time=None)
+
+    class AnHourLater(datetime):
+        """The wall clock after the sleep; no other clock has moved."""
+
+        @classmethod
+        def now(cls, tz: Any = None) -> datetime:
+            """An hour and a bit more than now."""
+            return datetime.now(tz) + timedelta(hours=1, seconds=1)
+
+    clocks.datetime = AnHourLater
+    bare = ran.wait(trials.SOON_SECONDS)
+    rouse.adapt()
+    trials.wake()
+    return {"bare": bare, "cured": ran.wait(trials.PATIENCE_SECONDS)}
+
+
+@pytest.mark.slow
+def test_what_fell_due_in_the_sleep_is_run_after_it() -> None:
+    """Without the adapter it would be run an hour late."""
+    assert trials.report("test_apscheduler") == {"bare": False, "cured": True}
