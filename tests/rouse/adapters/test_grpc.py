@@ -60,13 +60,22 @@ def trial() -> trials.Report:
         cured = ask(channels.get(), trials.PATIENCE_SECONDS)
 
         copy = trials.in_copy(lambda: {"kept": _in_a_copy(channels)}, trials.raw_clone)
-        return {"bare": bare, "in_flight": in_flight[0], "cured": cured, "copy": copy["kept"]} | {
-            "ours_still_works": ask(channels.get(), trials.PATIENCE_SECONDS)
-        }
+        before = wire.said()
+        trials.wake()
+        renewed_again = ask(channels.get(), trials.PATIENCE_SECONDS)
+        spoke = trials.grown(before, wire.said())
+        return {
+            "idle_spoke": spoke,
+            "again": renewed_again,
+            "bare": bare,
+            "in_flight": in_flight[0],
+            "cured": cured,
+            "copy": copy["kept"],
+        } | {"ours_still_works": ask(channels.get(), trials.PATIENCE_SECONDS)}
 
 
 def _in_a_copy(channels: Any) -> bool:
-    """In a copy the old channel is not touched, and forgotten."""
+    """In a copy the old channel is not touched, and forgotten. No channel works there, old or new: the core has no threads."""
     trials.wake(rouse.Kind.COPIED)
     return not channels.let_go()
 
@@ -76,5 +85,6 @@ def test_a_sleep() -> None:
     """The old channel waits for a peer that is gone; the new one works, and who waited on the old one is told."""
     told = trials.report("test_grpc")
     assert told == {
+        "idle_spoke": False, "again": "ok",
         "bare": "DEADLINE_EXCEEDED", "in_flight": "CANCELLED", "cured": "ok", "copy": True, "ours_still_works": "ok"
     }  # fmt: skip

@@ -58,6 +58,7 @@ class Client(ABC):
     def use(self, seconds: float = PATIENCE_SECONDS) -> object:
         """One request and its answer; raises after `seconds` without one."""
 
+    @abstractmethod
     def close(self) -> None:
         """Say goodbye as the library does."""
 
@@ -135,6 +136,7 @@ def copied(client: Client, wire: Wire) -> Report:
     before = wire.said()
     bare = in_copy(lambda: {"use": attempt(client.use)}, raw_clone)["use"]
     bare_grown = grown(before, wire.said())
+    ours_after_bare = attempt(client.use)
     client.use()
     before, known = wire.said(), wire.connections
     hung_up = [line.hung_up for line in wire.lines]
@@ -151,6 +153,7 @@ def copied(client: Client, wire: Wire) -> Report:
     return {
         "bare": bare,
         "bare_spoke_on_ours": bare_grown,
+        "ours_after_bare": ours_after_bare,
         "cured": answer.get("use", answer),
         "cured_spoke_on_ours": grown(before, after),
         "cured_opened": opened > 0,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+from contextlib import suppress
 from typing import Self
 
 from tests.patience import PATIENCE_SECONDS
@@ -38,10 +39,8 @@ class _Line:
             deaf = self.deaf
             self.wire.changed.notify_all()
         if not deaf:
-            try:
+            with suppress(OSError):
                 sink.shutdown(socket.SHUT_WR)
-            except OSError:
-                pass
 
 
 class Wire:

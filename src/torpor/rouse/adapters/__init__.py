@@ -1,8 +1,8 @@
 """What other people's libraries need after a rousal: `rouse.adapt()` once, and it is done for the whole process.
 
-An adapter does something only if its library is imported by then, whenever that was; it imports none itself. One file for each
-library says what it does and what it cannot; `waking.py` says where the objects come from, `dropping.py` how a connection is let
-go. Order: random numbers first, then connections, then schedules (`Phase`).
+An adapter does something only if its library is imported by then, whenever that was; it imports none itself. One file for
+each library says what it does and what it cannot; `waking.py` says where the objects come from, `dropping.py` how a connection
+is let go. Order: random numbers first, then connections, then schedules (`Phase`).
 
 If an adapter fails, the others still do their work, and then the rousal fails: the gate stays closed.
 """
@@ -80,8 +80,8 @@ _registrations: list[Registration[Any]] = []
 def adapt(*objects: object) -> None:
     """Look after every library this process uses or will use, and after `objects`, from now on. Again does no harm.
 
-    Pass generators that are to differ in copies (`random.Random`, `numpy.random.Generator`); clients and pools are found without
-    being passed.
+    Pass generators that are to differ in copies (`random.Random`, `numpy.random.Generator`); clients and pools are found
+    without being passed.
 
     Raises:
         TypeError: nothing is known about such an object. Nothing was taken under care.

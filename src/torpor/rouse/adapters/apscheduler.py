@@ -1,7 +1,7 @@
 """APScheduler 3: each running scheduler looks at its schedules now. It waits by a clock that stood still while we slept.
 
-What fell due meanwhile is then run, or reported as missed, as its `misfire_grace_time` says; that is its author's decision. In a
-copy of the process a `BackgroundScheduler` has no thread: nothing runs there, which is right, and is left so.
+What fell due meanwhile is then run, or reported as missed, as its `misfire_grace_time` says; that is its author's decision.
+In a copy of the process a `BackgroundScheduler` has no thread: nothing runs there, which is right, and is left so.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""grpc: channels that are made anew. `channels = renewed(lambda: grpc.insecure_channel(...))`, then `channels.get()` at each use.
+"""grpc: channels that are made anew. `channels = renewed(lambda: grpc.insecure_channel(...))`, `channels.get()` at each use.
 
 The library's core is C with threads and sockets of its own; nobody outside can reach them. A channel cannot be made sound, only
 replaced. In the process where it was born the old one is closed: calls in flight end with `CANCELLED`. In a copy of the process

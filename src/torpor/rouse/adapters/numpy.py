@@ -1,6 +1,6 @@
 """numpy's hidden generator, `numpy.random.random()` and its kin.
 
-A `Generator` may have been seeded on purpose: it is reseeded if it was put under care, `rouse.adapt(numpy.random.default_rng())`.
+A `Generator` may have been seeded on purpose: it is reseeded if put under care, `rouse.adapt(numpy.random.default_rng())`.
 """
 
 from __future__ import annotations

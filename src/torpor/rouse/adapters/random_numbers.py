@@ -1,6 +1,6 @@
 """`random` of the standard library: its hidden generator, and the names that `tempfile` draws.
 
-A `random.Random` of your own may have been seeded on purpose: it is reseeded if it was put under care, `rouse.adapt(generator)`.
+A `random.Random` of your own may have been seeded on purpose: it is reseeded if put under care, `rouse.adapt(generator)`.
 """
 
 from __future__ import annotations

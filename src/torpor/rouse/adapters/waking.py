@@ -14,13 +14,14 @@ import os
 import sys
 import time
 import weakref
-from collections.abc import Callable
 from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ..incarnation import Mark
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ..event import Rousal
     from ..incarnation import Incarnation
 
@@ -89,9 +90,7 @@ class Waking:
             return []
         if self._by_type is None:
             self._by_type = _by_type()
-        found = {
-            id(each): each for kind, these in self._by_type.items() if issubclass(kind, classes) for each in these
-        }
+        found = {id(each): each for kind, these in self._by_type.items() if issubclass(kind, classes) for each in these}
         return list((found | {id(each): each for each in self.under_care(classes)}).values())
 
     def all_dropped(self) -> None:
