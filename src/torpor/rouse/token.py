@@ -25,10 +25,10 @@ def _boottime() -> float:
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
-class _Kept(NamedTuple):
+class _Kept(NamedTuple, Generic[T]):
     """A fetched value, and until when by each clock."""
 
-    value: Any
+    value: T
     born_in: Incarnation
     until_boottime: float
     until_wall: float
@@ -46,7 +46,7 @@ class Token(Generic[T]):
         """Fetch nothing yet. A token is replaced `leeway_seconds` before its end."""
         self._fetch: Callable[[], Any] = fetch
         self._leeway_seconds = leeway_seconds
-        self._kept: _Kept | None = None
+        self._kept: _Kept[T] | None = None
         self._lock = PerProcess(_new_lock)
         self._flights: weakref.WeakKeyDictionary[Any, tuple[Incarnation, Any]] = weakref.WeakKeyDictionary()
 
@@ -58,7 +58,7 @@ class Token(Generic[T]):
                 kept = self._fresh()
                 while kept is None:
                     kept = self._keep(incarnation(), *self._clocks(), self._fetch())
-        return kept.value  # type: ignore[no-any-return] - what `fetch` gave
+        return kept.value
 
     async def get_async(self) -> T:
         """The same in a loop. All who ask during one fetch get its result or its error; a cancelled one leaves it running."""
@@ -73,27 +73,27 @@ class Token(Generic[T]):
                 flight.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody may be left to ask
                 self._flights[loop] = now, flight
             kept = await asyncio.shield(flight)
-        return kept.value  # type: ignore[no-any-return] - what `fetch` gave
+        return kept.value
 
     def forget(self) -> None:
         """Fetch at the next use: the issuer refused the present one."""
         self._kept = None
 
-    async def _fly(self) -> _Kept | None:
+    async def _fly(self) -> _Kept[T] | None:
         born_in, clocks = incarnation(), self._clocks()
         return self._keep(born_in, *clocks, await self._fetch())
 
     def _clocks(self) -> tuple[float, float]:
         return _boottime(), time.time()
 
-    def _fresh(self) -> _Kept | None:
+    def _fresh(self) -> _Kept[T] | None:
         kept = self._kept
         if kept is None or kept.born_in != incarnation():
             return None
         boottime, wall = self._clocks()
         return kept if boottime < kept.until_boottime and wall < kept.until_wall else None
 
-    def _keep(self, born_in: Incarnation, boottime: float, wall: float, fetched: tuple[T, float]) -> _Kept | None:
+    def _keep(self, born_in: Incarnation, boottime: float, wall: float, fetched: tuple[T, float]) -> _Kept[T] | None:
         """Keep it, counted from before the fetch. None if the life in which it was fetched is over meanwhile."""
         value, seconds = fetched
         good_for = seconds - self._leeway_seconds

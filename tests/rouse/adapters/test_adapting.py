@@ -84,7 +84,7 @@ def test_a_failing_adapter_lets_the_others_do_their_work_and_fails_the_rousal() 
     done: list[str] = []
 
     class Broken:
-        LIBRARIES = ("x",)
+        LIBRARIES = ("sys",)
 
         def classes(self) -> tuple[type, ...]:
             """Nothing."""

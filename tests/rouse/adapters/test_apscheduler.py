@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.patience import PATIENCE_SECONDS
 from tests.rouse.adapters import trials
 from torpor import rouse
 
@@ -19,7 +20,7 @@ def trial() -> trials.Report:
     clocks: Any = importlib.import_module("apscheduler.schedulers.base")
     ran, looked = threading.Event(), threading.Event()
 
-    class Telling(schedulers.BackgroundScheduler):  # type: ignore[misc] - loaded above, so not known here
+    class Telling(schedulers.BackgroundScheduler):  # type: ignore[misc] # loaded above, so not known here
         def _process_jobs(self) -> Any:
             seconds = super()._process_jobs()
             looked.set()
@@ -28,21 +29,21 @@ def trial() -> trials.Report:
     scheduler = Telling(timezone="UTC")
     scheduler.add_job(ran.set, "interval", hours=1, misfire_grace_time=None)
     scheduler.start()
-    looked.wait(trials.PATIENCE_SECONDS)  # from here on it waits for an hour to pass
+    looked.wait(PATIENCE_SECONDS)  # from here on it waits for an hour to pass
 
     class AnHourLater(datetime):
         """The wall clock after the sleep; no other clock has moved."""
 
         @classmethod
-        def now(cls, tz: Any = None) -> datetime:
+        def now(cls, tz: Any = None) -> AnHourLater:
             """An hour and a bit more than now."""
-            return datetime.now(tz) + timedelta(hours=1, seconds=1)
+            return super().now(tz) + timedelta(hours=1, seconds=1)
 
     clocks.datetime = AnHourLater
     bare = ran.wait(trials.SOON_SECONDS)
     rouse.adapt()
     trials.wake()
-    return {"bare": bare, "cured": ran.wait(trials.PATIENCE_SECONDS)}
+    return {"bare": bare, "cured": ran.wait(PATIENCE_SECONDS)}
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tests.patience import PATIENCE_SECONDS
 from tests.rouse.adapters import peers, trials
 from tests.rouse.adapters.wires import Wire
 from tests.servers import server
@@ -32,9 +33,9 @@ class Patient(trials.Client):
     def ask(self) -> object:
         """One statement and its answer."""
 
-    def use(self, seconds: float = trials.PATIENCE_SECONDS) -> object:
+    def use(self, seconds: float = PATIENCE_SECONDS) -> object:
         """Ask."""
-        if seconds == trials.PATIENCE_SECONDS:
+        if seconds == PATIENCE_SECONDS:
             return self.ask()
         answers: list[str] = []
         thread = threading.Thread(target=lambda: answers.append(trials.attempt(self.ask)), daemon=True)
@@ -81,7 +82,7 @@ class PsycopgPool(Patient):
 
     def ask(self) -> object:
         """Borrow a connection."""
-        with self.pool.connection(trials.PATIENCE_SECONDS / 4) as connection:
+        with self.pool.connection(PATIENCE_SECONDS / 4) as connection:
             return connection.execute(ASK).fetchone()[0]
 
     def close(self) -> None:
@@ -101,7 +102,7 @@ class AsyncPsycopgPool(trials.AsyncClient):
 
     async def use_async(self, _seconds: float) -> object:
         """Borrow a connection."""
-        async with self.pool.connection(trials.PATIENCE_SECONDS / 4) as connection:
+        async with self.pool.connection(PATIENCE_SECONDS / 4) as connection:
             return (await (await connection.execute(ASK)).fetchone())[0]
 
     def close(self) -> None:
@@ -169,27 +170,20 @@ class AsyncSqlAlchemy(trials.AsyncClient):
         self.run(self.engine.dispose())
 
 
-class Redis(trials.Client):
+class Redis(Patient):
     """redis, no second try by itself."""
 
     def __init__(self, port: int) -> None:
         """One pool."""
-        self.retry: Any = importlib.import_module("redis.retry").Retry
-        self.no: Any = importlib.import_module("redis.backoff").NoBackoff
-        self.client: Any = importlib.import_module("redis").Redis("127.0.0.1", port, **self.options())
+        retry: Any = importlib.import_module("redis.retry").Retry
+        no: Any = importlib.import_module("redis.backoff").NoBackoff
+        self.client: Any = importlib.import_module("redis").Redis(
+            "127.0.0.1", port, protocol=2, lib_name=None, lib_version=None, decode_responses=True, retry=retry(no(), 0),
+            socket_timeout=PATIENCE_SECONDS,
+        )  # fmt: skip
 
-    def options(self) -> dict[str, Any]:
-        """What the fake server can speak."""
-        return {
-            "protocol": 2, "lib_name": None, "lib_version": None, "decode_responses": True, "retry": self.retry(self.no(), 0)
-        }  # fmt: skip
-
-    def use(self, seconds: float = trials.PATIENCE_SECONDS) -> object:
+    def ask(self) -> object:
         """GET."""
-        for connection in self.client.connection_pool._available_connections:  # noqa: SLF001 - only to set a time limit
-            connection.socket_timeout = seconds
-            if connection._sock is not None:  # noqa: SLF001 - the same
-                connection._sock.settimeout(seconds)  # noqa: SLF001 - the same
         return self.client.get("a")
 
     def close(self) -> None:
@@ -249,23 +243,26 @@ def at(testrun_uid: str) -> Iterator[str]:
         yield str(urlsplit(where).port)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("library", LIBRARIES)
-def test_a_sleep(library: str, at: str) -> None:
+def check_sleep(told: trials.Report) -> None:
     """The peer is gone and did not say so: without the adapter the client waits for it, with it opens a new connection."""
-    told = trials.report("test_databases", library, at)["slept"]
     assert "imeout" in told["bare"], told
     assert (told["cured"], told["spoke_on_old"]) == ("ok", False), told
     assert told["in_flight"] not in {"ok", "hung"}, told
     assert (told["afterwards"], told["spoke_on_old_in_flight"]) == ("ok", False), told
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("library", LIBRARIES)
-def test_a_copy(library: str, at: str) -> None:
+def check_copy(library: str, told: trials.Report) -> None:
     """Without the adapter the copy speaks on our connection; with it the copy opens its own and ours is not touched."""
-    told = trials.report("test_databases", library, at)["copied"]
     if library not in KNOWS_A_FORK:
         assert told["bare_spoke_on_ours"], told
     assert (told["cured"], told["cured_spoke_on_ours"], told["cured_opened"]) == ("ok", False, True), told
     assert (told["ours_hung_up"], told["ours_still_works"], told["ours_reopened"]) == (False, "ok", 0), told
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_a_sleep_and_a_copy(library: str, at: str) -> None:
+    """The fault without the adapter, and the cure."""
+    told = trials.report("test_databases", library, at)
+    check_sleep(told["slept"])
+    check_copy(library, told["copied"])

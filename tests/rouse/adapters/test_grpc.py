@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
 import threading
 from concurrent import futures
 from typing import Any
 
 import pytest
 
+from tests.patience import PATIENCE_SECONDS
 from tests.rouse.adapters import trials
 from tests.rouse.adapters.wires import Wire
+from tests.rouse.copying import in_copy, raw_clone
 from torpor import rouse
 from torpor.rouse.adapters.grpc import renewed
 
@@ -36,12 +39,12 @@ def ask(channel: Any, seconds: float) -> str:
 
 def trial() -> trials.Report:
     """Runs in a process of its own."""
-    import grpc
+    grpc: Any = importlib.import_module("grpc")
 
     _server, port = serve(grpc)
     with Wire(port) as wire:
         plain = grpc.insecure_channel(f"127.0.0.1:{wire.port}")
-        ask(plain, trials.PATIENCE_SECONDS)
+        ask(plain, PATIENCE_SECONDS)
         wire.deafen()
         bare = ask(plain, SOON_SECONDS)
 
@@ -49,20 +52,20 @@ def trial() -> trials.Report:
             lambda: grpc.insecure_channel(f"127.0.0.1:{wire.port}", [("grpc.use_local_subchannel_pool", 1)])
         )
         rouse.adapt()
-        ask(channels.get(), trials.PATIENCE_SECONDS)
+        ask(channels.get(), PATIENCE_SECONDS)
         before = wire.deafen()
         in_flight: list[str] = []
-        thread = threading.Thread(target=lambda: in_flight.append(ask(channels.get(), trials.PATIENCE_SECONDS)))
+        thread = threading.Thread(target=lambda: in_flight.append(ask(channels.get(), PATIENCE_SECONDS)))
         thread.start()
         wire.await_more_than(before)
         trials.wake()
         thread.join()
-        cured = ask(channels.get(), trials.PATIENCE_SECONDS)
+        cured = ask(channels.get(), PATIENCE_SECONDS)
 
-        copy = trials.in_copy(lambda: {"kept": _in_a_copy(channels)}, trials.raw_clone)
+        copy = in_copy(lambda: {"kept": _in_a_copy(channels)}, raw_clone)
         before = wire.said()
         trials.wake()
-        renewed_again = ask(channels.get(), trials.PATIENCE_SECONDS)
+        renewed_again = ask(channels.get(), PATIENCE_SECONDS)
         spoke = trials.grown(before, wire.said())
         return {
             "idle_spoke": spoke,
@@ -71,7 +74,7 @@ def trial() -> trials.Report:
             "in_flight": in_flight[0],
             "cured": cured,
             "copy": copy["kept"],
-        } | {"ours_still_works": ask(channels.get(), trials.PATIENCE_SECONDS)}
+        } | {"ours_still_works": ask(channels.get(), PATIENCE_SECONDS)}
 
 
 def _in_a_copy(channels: Any) -> bool:

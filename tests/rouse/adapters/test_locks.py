@@ -9,6 +9,7 @@ import pytest
 
 from tests.rouse.adapters import peers, test_databases, test_http, trials
 from tests.rouse.adapters.wires import Wire
+from tests.rouse.copying import in_copy, raw_clone
 from torpor import rouse
 
 if TYPE_CHECKING:
@@ -37,14 +38,19 @@ CLIENTS: dict[str, tuple[Callable[[int], Any], Callable[[Any], Any]]] = {
 }
 
 
-def trial(library: str) -> trials.Report:
-    """Runs in a process of its own. A thread takes the lock and keeps it; then the process is copied."""
+def trial() -> trials.Report:
+    """Runs in a process of its own."""
+    rouse.adapt()
+    return {library: one(library) for library in CLIENTS}
+
+
+def one(library: str) -> trials.Report:
+    """A thread takes the lock and keeps it; then the process is copied."""
     threading: Any = importlib.import_module("threading")
     make, lock_of = CLIENTS[library]
     with (peers.redis_peer if library == "redis" else peers.http_peer)() as port, Wire(port) as wire:
         client = make(wire.port)
         client.use()
-        rouse.adapt()
         held, leave = threading.Event(), threading.Event()
 
         def hold() -> None:
@@ -67,14 +73,14 @@ def trial(library: str) -> trials.Report:
             trials.wake(rouse.Kind.COPIED)
             return {"before": before, "after": free(), "use": trials.attempt(client.use)}
 
-        report = trials.in_copy(in_the_copy, trials.raw_clone)
+        report = in_copy(in_the_copy, raw_clone)
         leave.set()
         thread.join()
         return report
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("library", CLIENTS)
-def test_the_copy_gets_a_lock_of_its_own(library: str) -> None:
+def test_the_copy_gets_locks_of_its_own() -> None:
     """Without the adapter its first request would wait for ever."""
-    assert trials.report("test_locks", library) == {"before": False, "after": True, "use": "ok"}
+    cured = {"before": False, "after": True, "use": "ok"}
+    assert trials.report("test_locks") == dict.fromkeys(CLIENTS, cured)

@@ -9,6 +9,7 @@ If an adapter fails, the others still do their work, and then the rousal fails: 
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -39,8 +40,9 @@ if TYPE_CHECKING:
 class Adapter(Protocol):
     """One file of this folder."""
 
-    LIBRARIES: tuple[str, ...]
-    """The adapter is active as soon as one of these is imported."""
+    @property
+    def LIBRARIES(self) -> tuple[str, ...]:  # noqa: N802 - a constant of the file
+        """The adapter is active as soon as one of these is imported."""
 
     def classes(self) -> tuple[type, ...]:
         """Whose objects it looks after."""
@@ -102,8 +104,10 @@ def wake(rousal: Rousal, registered: _Registered) -> None:
     waking = Waking(rousal)
     errors: list[Exception] = []
     for adapter in registered.adapters:
-        classes = adapter.classes()
+        if not any(library in sys.modules for library in adapter.LIBRARIES):
+            continue
         try:
+            classes = adapter.classes()
             adapter.wake(waking, waking.living(classes) if registered.everywhere else waking.under_care(classes))
         except Exception as error:  # noqa: BLE001 - raised below, after the others had their turn
             errors.append(error)
