@@ -37,8 +37,9 @@ class _Http(http.server.BaseHTTPRequestHandler):
 class _Redis(socketserver.StreamRequestHandler):
     ANSWERS = {b"PING": b"+PONG\r\n", b"GET": b"$2\r\nok\r\n"}  # noqa: RUF012 - never changed
 
-    def handle(self) -> None:
+    def setup(self) -> None:
         """Read arrays of bulk strings until the client is gone."""
+        super().setup()
         while head := self.rfile.readline():
             words = []
             for _ in range(int(head[1:])):

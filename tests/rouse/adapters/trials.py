@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 Report = dict[str, Any]
 room: Any = importlib.import_module("torpor.rouse.incarnation")  # `rouse.incarnation` is the function
 
+watcher = rouse.Watcher(rouse.Limits(tick_seconds=3600.0))
+
 SOON_SECONDS = 0.2
 """After how long a client that hangs gives up where the trial shows that it hangs."""
 
@@ -45,10 +47,14 @@ def report(module: str, *arguments: str) -> Report:
 
 
 def wake(kind: rouse.Kind = rouse.Kind.SLEPT) -> None:
-    """A rousal made by hand: what a watcher does when it found something."""
+    """A copy is found by a watcher; a sleep is a rousal made by hand, which is what a watcher does when it found one."""
+    if kind is rouse.Kind.COPIED:
+        found = watcher.check()
+        assert found is not None
+        assert found.kind is kind
+        return
     before = rouse.incarnation()
-    after = before if kind is rouse.Kind.COPIED else room.end(before)
-    rouse.process_registry.tell(rouse.Rousal(kind, 3600.0, ("by hand",), before, after, noticed_at=0))
+    rouse.process_registry.tell(rouse.Rousal(kind, 3600.0, ("by hand",), before, room.end(before), noticed_at=0))
 
 
 class Client(ABC):
