@@ -23,7 +23,7 @@ $(READY): requirements/development.txt pyproject.toml scripts/setup
 	@scripts/setup
 	@touch $@
 
-apt: ## make sure that a PostgreSQL server and PgBouncer from Debian are installed (for the tests)
+apt: ## make sure that what the tests start from Debian is installed: PostgreSQL, PgBouncer, ip, dbus-daemon
 	@scripts/servers
 
 demo: $(READY) ## audit a real folder while workers are killed and frozen, and prove that nothing repeated

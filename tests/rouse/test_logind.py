@@ -31,7 +31,7 @@ SIGNAL = 4
 def address(tmp_path: Path) -> Iterator[str]:
     """A bus of one's own."""
     daemon = shutil.which("dbus-daemon")
-    assert daemon is not None, "the package dbus brings dbus-daemon: apt-get install dbus"
+    assert daemon is not None, "make apt brings dbus-daemon"
     config, path = tmp_path / "bus.conf", tmp_path / "bus"
     config.write_text(CONFIG.format(path=path))
     with subprocess.Popen(
