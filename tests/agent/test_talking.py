@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import pytest
 
 from tests.agent.scripted import SEEN, agent_of, asked, forget, prompts, results
 from tests.patience import PATIENCE_SECONDS
 from tests.worker.labs import on
-from torpor import App
+from torpor import App, Plan
 from torpor.client import Client
 from torpor.testing import Script, call
 
 if TYPE_CHECKING:
+    from pydantic_ai.messages import ModelMessage
+
     from tests.stores import Moment
     from torpor.store.protocol import Store
     from torpor.testing import Lab
@@ -35,12 +39,33 @@ async def dig(where: str) -> str:
     return f"nothing in {where}"
 
 
+async def think(messages: list[ModelMessage], _agent: object) -> str:
+    """Think for as long as the test says, the first time that it is asked."""
+    begun, released = HELD
+    if not begun.is_set():
+        begun.set()
+        await released.wait()
+    return f"thought of {len(messages)} messages"
+
+
+async def revises(goal: str, plan: Plan | None = None) -> list[str] | None:
+    """Plan two steps, and think about the second once the first is done."""
+    SEEN[f"plan {goal}"] += 1
+    if plan is not None:
+        await think([], None)
+    return ["one", "two"] if plan is None else None
+
+
 app = App()
 DEPLOYS = Script(call("deploy", env="prod"), "deployed")
 DIGS = Script(call("dig", where="garden"), "dug")
 TALKS = Script("hello", "good, and you?")
+THINKS = Script(think)
 careful = app.agent("careful", agent_of(DEPLOYS, deploy), approve={"deploy": True})
 digger = app.agent("digger", agent_of(DIGS, dig), safety={"dig": "repeatable"})
+STEPS = Script(*["done"] * 3)
+stepper = app.agent("stepper", agent_of(STEPS), planner=revises)
+thinker = app.agent("thinker", agent_of(THINKS))
 talker = app.agent("talker", agent_of(TALKS), conversation=True, deps=lambda: SEEN.update(["a loop began"]))
 
 
@@ -100,5 +125,76 @@ def test_a_conversation_goes_on_after_an_answer(store: Store, moment: Moment) ->
         assert prompts(TALKS) == ["hi", "how are you?"]
         assert asked(TALKS) == [0, 1]
         assert SEEN["a loop began"] == 2, "one for each message: what was answered is not played once more"
+
+    on(store, moment, app, check)
+
+
+@pytest.mark.parametrize(
+    ("program", "model", "said"),
+    [(digger, DIGS, ["go", "come in"]), (thinker, THINKS, ["go\n\ncome in"]), (talker, TALKS, ["go", "come in"])],
+)
+def test_who_listens_already_is_not_ended_by_an_interrupt(
+    store: Store, moment: Moment, program: Any, model: Script, said: list[str]
+) -> None:
+    """Somebody stops a tool, or a model, and stops it again before they say what now; or interrupts where nothing goes on."""
+    forget(DIGS, THINKS, TALKS)
+
+    async def check(lab: Lab) -> None:
+        HELD[:] = [asyncio.Event(), asyncio.Event()]
+        client = Client(lab.store)
+        await lab.worker()
+        run = await lab.start(program, "go")
+        if program is talker:
+            await lab.settle()
+        else:
+            await asyncio.wait_for(HELD[0].wait(), PATIENCE_SECONDS)
+        for reason in ("stop", "I said stop"):
+            await client.interrupt(run.name, by="ada", reason=reason)
+            await lab.settle()
+            assert [wait.kind for wait in await lab.waits(run)] == ["message"]
+        await lab.kill()
+        await lab.signal(run, "message", "come in")
+        await lab.settle()
+        assert await lab.state(run) == ("waiting" if program is talker else "completed")
+        assert prompts(model) == said
+
+    on(store, moment, app, check)
+
+
+def test_everything_that_was_said_is_heard_with_the_next_call(store: Store, moment: Moment) -> None:
+    """Somebody writes three times while a tool works: the model is asked once about all of it."""
+    forget(DIGS)
+
+    async def check(lab: Lab) -> None:
+        HELD[:] = [asyncio.Event(), asyncio.Event()]
+        await lab.worker()
+        run = await lab.start(digger, "dig")
+        await asyncio.wait_for(HELD[0].wait(), PATIENCE_SECONDS)
+        for word in ("and", "then", "come in"):
+            await lab.signal(run, "message", word)
+        await lab.kill()
+        HELD[1].set()
+        assert await lab.result(run) == "dug"
+        assert prompts(DIGS) == ["dig", "and\n\nthen\n\ncome in"]
+        assert asked(DIGS) == [0, 1]
+
+    on(store, moment, app, check)
+
+
+def test_what_is_said_into_a_revision_of_the_plan_is_heard(store: Store, moment: Moment) -> None:
+    """By the planner, which is asked again, and by whoever does what is left: it belongs to the goal, as before the plan."""
+    forget(STEPS)
+
+    async def check(lab: Lab) -> None:
+        HELD[:] = [asyncio.Event(), asyncio.Event()]
+        await lab.worker()
+        run = await lab.start(stepper, "paint it")
+        await asyncio.wait_for(HELD[0].wait(), PATIENCE_SECONDS)
+        await Client(lab.store).interrupt(run.name, by="ada")
+        await lab.settle()
+        await lab.signal(run, "message", "in blue")
+        assert await lab.result(run) == "done"
+        assert SEEN["plan paint it\n\nin blue"] == 1
+        assert prompts(STEPS)[0].startswith("# Goal\npaint it\n\nin blue\n")
 
     on(store, moment, app, check)

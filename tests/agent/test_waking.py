@@ -96,6 +96,30 @@ def test_what_is_not_asked_for_or_short_is_not_told(store: Store, moment: Moment
     on(store, moment, app, check)
 
 
+@pytest.mark.parametrize("slept", [60.0, 7200.0])
+@pytest.mark.parametrize("safety", ["once", "repeatable"])
+def test_a_tool_that_works_for_long_is_no_sleep(store: Store, moment: Moment, safety: str, slept: float) -> None:
+    """Three days of work after a person's consent are not said to have been slept."""
+    model, own = Script(call("work"), "done"), App()
+
+    def work() -> str:
+        moment.advance(LONG)
+        return "worked"
+
+    worker = own.agent("worker", agent_of(model, work), approve={"work": True}, safety={"work": safety}, reentry=True)
+
+    async def check(lab: Lab) -> None:
+        run = await lab.start(worker, "go")
+        await lab.settle()
+        lab.advance(slept)
+        await lab.approve(run, by="ada")
+        assert await lab.result(run) == "done"
+        told = ["You slept 2 h, and woke because ada approved work."] if slept > 3600 else []
+        assert prompts(model) == ["go", *told]
+
+    on(store, moment, own, check)
+
+
 def test_a_denial_is_told(store: Store, moment: Moment) -> None:
     """The reason stands in the result, how long it took beside it."""
     forget(DEPLOYS)

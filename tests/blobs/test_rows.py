@@ -70,3 +70,16 @@ def test_what_is_damaged_is_said(stored: bytes) -> None:
     """Memory does not grow with what a damaged head claims."""
     with pytest.raises(StoreCorrupt, match="is damaged"):
         unpack(stored)
+
+
+def test_no_flipped_bit_becomes_another_message() -> None:
+    """It is said to be damaged, or it did not matter: nobody is told what was never said."""
+    packed = pack(MESSAGE)
+    flipped = 0
+    for place in range(8, 8 * len(packed)):
+        bits = int.from_bytes(packed, "little") ^ (1 << place)
+        try:
+            assert unpack(bits.to_bytes(len(packed), "little")) == MESSAGE
+        except StoreCorrupt:
+            flipped += 1
+    assert flipped > 7 * len(packed)

@@ -134,7 +134,8 @@ class App(sdk.App):
         for an hour or more: how long, and what woke it. Raises UsageError.
         """
         from torpor.agent.declared import Declared, limits_of, rules, safeties
-        from torpor.agent.driver import MESSAGE, program
+        from torpor.agent.driver import program
+        from torpor.agent.hearing import MESSAGE
         from torpor.agent.planners import planning_of
         from torpor.agent.spans import invocation
         from torpor.agent.tools import checked_agent

@@ -15,6 +15,7 @@ from torpor.agent import inside, outcomes, parts, spans
 from torpor.agent.delegate import ask_child, child_of
 from torpor.agent.servers import called
 from torpor.agent.tools import enter
+from torpor.agent.waking import timed
 from torpor.core.effect import Safety
 from torpor.core.retry import RetryPolicy
 from torpor.sdk.steps import Definition
@@ -88,10 +89,10 @@ class Call:
     async def _consent(self) -> ToolDenied | None:
         """Ask a person about exactly these arguments; take over what they edited. Returns what the model is told if not."""
         title, shows, schema = f"{self._name}?", self._shown, self._tool.tool_def.parameters_json_schema
-        decision: Approval = await self._conversation.guest.call(
-            lambda context: context.approval(title, show=shows, editable=True, schema=checkable(schema))
+        decision, seconds = await self._conversation.guest.call(
+            lambda context: timed(context, context.approval(title, show=shows, editable=True, schema=checkable(schema)))
         )
-        self._conversation.woke = _decided(self._name, decision)
+        self._conversation.waited(seconds, _decided(self._name, decision))
         if not decision:
             return ToolDenied(_refusal(self._name, decision))
         if decision.edited:
@@ -113,8 +114,8 @@ class Call:
         conversation, name = self._conversation, self._name
         child = child_of(self._tool.tool_def)
         if child is not None:
-            outcome = await ask_child(conversation.guest, child, self._args, place)
-            conversation.woke = f"{child} answered"
+            outcome, seconds = await ask_child(conversation.guest, child, self._args, place)
+            conversation.waited(seconds, f"{child} answered")
             return outcome
         args, ctx = self._args, replace(self._ctx, tool_call_approved=approved or self._ctx.tool_call_approved)
         safety = conversation.declared.safety_of(name, self._tool.tool_def.metadata)

@@ -48,7 +48,9 @@ class Conversation:
     interrupted: bool = False
     """Whether a person interrupted a tool of this turn: the model goes on when somebody has said what now."""
     woke: str = ""
-    """What this turn waited for last and got, in words."""
+    """What this turn waited for longest and got, in words."""
+    slept_seconds: float = 0.0
+    """For how long it waited for that."""
     asked_for_money: bool = False
     """Whether a reservation was made in this stretch."""
     unpriced: set[str] = field(default_factory=set)
@@ -63,7 +65,12 @@ class Conversation:
     def enter(self, guest: Guest, turn: int) -> None:
         """Begin a turn."""
         self.guest, self.turn, self.interrupted, self._attempts = guest, turn, False, 0
-        self.woke = ""
+        self.woke, self.slept_seconds = "", 0.0
+
+    def waited(self, seconds: float, woke: str) -> None:
+        """Take note of what was waited for; of several that were open together the longest wait is the run's sleep."""
+        if seconds >= self.slept_seconds:
+            self.woke, self.slept_seconds = woke, seconds
 
     # models
 

@@ -14,6 +14,7 @@ from pydantic_ai.exceptions import ToolFailed
 
 from torpor.agent.declared import AGENT, Declared
 from torpor.agent.tools import declare
+from torpor.agent.waking import timed
 from torpor.core.effect import Safety
 from torpor.core.names import check_name
 from torpor.errors import ChildFailed, UsageError
@@ -73,10 +74,13 @@ def child_of(tool: ToolDefinition) -> str | None:
     return child if isinstance(child, str) else None
 
 
-async def ask_child(guest: Guest, child: str, args: Mapping[str, Any], place: str) -> dict[str, Any]:
-    """Start a child for the call at a place, and wait for its output. Raises ToolFailed for one that failed."""
+async def ask_child(guest: Guest, child: str, args: Mapping[str, Any], place: str) -> tuple[dict[str, Any], float]:
+    """Start a child for the call at a place, and return its output and the seconds it took. Raises ToolFailed if it failed."""
     try:
-        return {"value": await guest.call(lambda context: context.child(child, args.get("prompt"), step_id=place))}
+        output, seconds = await guest.call(
+            lambda context: timed(context, context.child(child, args.get("prompt"), step_id=place))
+        )
+        return {"value": output}, seconds
     except ChildFailed as failed:
         said = "was cancelled" if failed.kind == "Cancelled" else f"failed: {failed.kind}: {failed.detail}"
         raise ToolFailed(f"{child} {said}") from None

@@ -22,7 +22,8 @@ from pydantic_ai.exceptions import UnexpectedModelBehavior, UserError
 from torpor.agent import limits, planning, waking
 from torpor.agent.conversation import speaks
 from torpor.agent.declared import AGENT
-from torpor.agent.prompts import checked, heard, joined
+from torpor.agent.hearing import MESSAGE, listen, told
+from torpor.agent.prompts import checked, joined
 from torpor.agent.remembering import remember
 from torpor.agent.state import AgentState
 from torpor.agent.stay import Played, Stay, model_of
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
     from torpor.agent.declared import Declared
     from torpor.sdk.context import Context
 
-MESSAGE = "message"
-"""The signal by which people speak to an agent."""
 _STAY = "stay"
 
 
@@ -64,28 +63,26 @@ async def drive(declared: Declared, ctx: Context, state: AgentState) -> Any:
         await limits.begin(ctx, declared.budget, state)
     if state.listens:
         await _listen(ctx, state)
-    began = waking.moment(ctx)
     try:
         if plans is not None and await planning.before(plans, ctx, state):
             return ctx.again(state)
-        if declared.reentry and (told := waking.tell(state, least_seconds=waking.LONG_SECONDS)):
-            state.prompt = told if state.prompt is None else joined(told, state.prompt)
-        if ctx.heard(MESSAGE):
-            state.prompt = joined(state.prompt, heard(await ctx.receive(MESSAGE)))
+        if declared.reentry and (slept := waking.tell(state, least_seconds=waking.LONG_SECONDS)):
+            state.prompt = slept if state.prompt is None else joined(slept, state.prompt)
+        state.prompt = await told(ctx, state.prompt)
         await limits.keep(ctx, declared.name, declared.budget, state)
         played = await _play(planning.acting(declared, state), ctx, state)
     except Interrupted:  # the model was, or what leads up to it: nothing of this turn is kept but what was asked
-        state.prompt = joined(state.prompt, heard(await ctx.receive(MESSAGE)))
+        state.prompt = joined(state.prompt, await listen(ctx))
         return ctx.again(state)
     except (UnexpectedModelBehavior, UserError) as error:
         error.add_note(_next_step(error))
         raise
     _keep(state, played)
-    waking.note(ctx, state, began, played.woke, least_seconds=waking.LONG_SECONDS)
+    waking.keep(state, played.slept_seconds, played.woke, least_seconds=waking.LONG_SECONDS)
     try:
         await watch(ctx, declared, state, played)
     except Interrupted:
-        state.prompt = heard(await ctx.receive(MESSAGE))
+        state.prompt = await listen(ctx)
         return ctx.again(state)
     if played.final and plans is not None and planning.finished(plans, ctx, state, played.output):
         return ctx.again(state)
@@ -100,7 +97,7 @@ async def drive(declared: Declared, ctx: Context, state: AgentState) -> Any:
 async def _listen(ctx: Context, state: AgentState) -> None:
     """Wait for what somebody says next. A turn begins so, not ends: who wakes here has nothing to play once more before."""
     began = waking.moment(ctx)
-    state.prompt, state.listens = joined(state.prompt, heard(await ctx.receive(MESSAGE))), False
+    state.prompt, state.listens = joined(state.prompt, await listen(ctx)), False
     waking.note(ctx, state, began, "somebody wrote", least_seconds=waking.LONG_SECONDS)
 
 

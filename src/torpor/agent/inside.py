@@ -135,4 +135,5 @@ async def opened(
         _AROUND.reset(token)
         for one in here.inside:
             conversation.interrupted = conversation.interrupted or one.interrupted
-            conversation.woke = one.woke or conversation.woke
+            if one.woke:
+                conversation.waited(one.slept_seconds, one.woke)

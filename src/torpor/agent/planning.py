@@ -18,7 +18,9 @@ from pydantic_ai.agent import WrapperAgent
 
 from torpor.agent import plan as rules
 from torpor.agent import reentry, waking
+from torpor.agent.hearing import listen
 from torpor.agent.plan import Plan, Progress
+from torpor.agent.prompts import joined
 from torpor.core.stream import MILESTONE, PLAN
 from torpor.errors import ChildFailed, Interrupted, StepFailed, UsageError
 
@@ -30,7 +32,6 @@ if TYPE_CHECKING:
     from torpor.agent.state import AgentState
     from torpor.sdk.context import Context
 
-MESSAGE = "message"
 _TRIES = 2
 
 
@@ -123,6 +124,11 @@ async def _revise(planning: Planning, ctx: Context, state: AgentState, plan: Pla
     except (UsageError, ChildFailed, StepFailed) as error:
         ctx.log.warning("the plan stays as it is: it could not be revised", error=str(error))
         _tell(ctx, plan, {PLAN: "stays as it is", "why": error.message})
+    except (
+        Interrupted
+    ):  # as while the plan was made: what somebody then says belongs to the goal, and the planner hears it
+        state.goal = joined(state.goal, await listen(ctx))
+        return
     else:
         _tell(ctx, plan, {PLAN: [one.title for one in plan.milestones]})
     plan.due = False
@@ -192,7 +198,7 @@ async def _review(planning: Planning, ctx: Context, state: AgentState, plan: Pla
 
 async def _interrupted(ctx: Context, one: Milestone, interrupted: Interrupted) -> None:
     """Hear what a person has to say who broke in; what was waited for is waited for again."""
-    said = await ctx.receive(MESSAGE)
+    said = await listen(ctx)
     reason = f" ({interrupted.reason})" if interrupted.reason else ""
     one.notes.append(f"A person broke in{reason}: {said}")
 

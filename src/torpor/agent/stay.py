@@ -46,6 +46,8 @@ class Played:
     interrupted: bool = False
     woke: str = ""
     """What a person or a child settled in this turn, if anything was waited for."""
+    slept_seconds: float = 0.0
+    """For how long that was waited for."""
     seconds: float = 0.0
     """For how long the loop was at work."""
 
@@ -140,7 +142,8 @@ class Stay:
                 else:
                     closed, tail = split([*messages, node.request])
                     played = Played(closed, tail, run.usage, final=False)
-                    played.interrupted, played.woke = conversation.interrupted, conversation.woke
+                    played.interrupted = conversation.interrupted
+                    played.woke, played.slept_seconds = conversation.woke, conversation.slept_seconds
                     self._hand_out(played)
 
     def _hand_out(self, played: Played) -> None:

@@ -6,13 +6,17 @@ was found the first time, whatever clock the next worker has.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from torpor.agent import reentry
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from torpor.agent.state import AgentState
     from torpor.sdk.context import Context
+
+T = TypeVar("T")
 
 LONG_SECONDS = 3600.0
 """A shorter sleep changes nothing that a model should know of, except between milestones."""
@@ -25,9 +29,23 @@ def moment(ctx: Context) -> int:
 
 def note(ctx: Context, state: AgentState, began: int, woke: str, *, least_seconds: float = 0.0) -> None:
     """Remember what was waited for since a moment, unless a longer wait is remembered or this one was too short."""
-    slept = (moment(ctx) - began) / 1e6
-    if woke and slept >= max(least_seconds, state.slept_seconds):
-        state.woke, state.slept_seconds = woke, slept
+    keep(state, (moment(ctx) - began) / 1e6, woke, least_seconds=least_seconds)
+
+
+def keep(state: AgentState, slept_seconds: float, woke: str, *, least_seconds: float = 0.0) -> None:
+    """The same of a wait whose length is known."""
+    if woke and slept_seconds >= max(least_seconds, state.slept_seconds):
+        state.woke, state.slept_seconds = woke, slept_seconds
+
+
+async def timed(ctx: Context, wait: Awaitable[T]) -> tuple[T, float]:
+    """Wait, and return what came with the seconds that it took. Of a turn that is all that the run slept for it.
+
+    A model that thinks and a tool that acts for hours are no sleep.
+    """
+    began = moment(ctx)
+    came = await wait
+    return came, (moment(ctx) - began) / 1e6
 
 
 def tell(state: AgentState, *, least_seconds: float = 0.0) -> str:
