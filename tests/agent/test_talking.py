@@ -10,7 +10,7 @@ import pytest
 from tests.agent.scripted import SEEN, agent_of, asked, forget, prompts, results
 from tests.patience import PATIENCE_SECONDS
 from tests.worker.labs import on
-from torpor import App, Plan
+from torpor import App, Budget, Plan
 from torpor.client import Client
 from torpor.testing import Script, call
 
@@ -57,7 +57,7 @@ async def revises(goal: str, plan: Plan | None = None) -> list[str] | None:
 
 
 app = App()
-DEPLOYS = Script(call("deploy", env="prod"), "deployed")
+DEPLOYS = Script(call("deploy", env="prod"), "deployed", "checked")
 DIGS = Script(call("dig", where="garden"), "dug")
 TALKS = Script("hello", "good, and you?")
 THINKS = Script(think)
@@ -66,6 +66,7 @@ digger = app.agent("digger", agent_of(DIGS, dig), safety={"dig": "repeatable"})
 STEPS = Script(*["done"] * 3)
 stepper = app.agent("stepper", agent_of(STEPS), planner=revises)
 thinker = app.agent("thinker", agent_of(THINKS))
+spender = app.agent("spender", agent_of(DEPLOYS, deploy), safety={"deploy": "keyed"}, budget=Budget(model_calls=1))
 talker = app.agent("talker", agent_of(TALKS), conversation=True, deps=lambda: SEEN.update(["a loop began"]))
 
 
@@ -196,5 +197,26 @@ def test_what_is_said_into_a_revision_of_the_plan_is_heard(store: Store, moment:
         assert await lab.result(run) == "done"
         assert SEEN["plan paint it\n\nin blue"] == 1
         assert prompts(STEPS)[0].startswith("# Goal\npaint it\n\nin blue\n")
+
+    on(store, moment, app, check)
+
+
+@pytest.mark.parametrize("answered", [False, True])
+def test_a_message_beside_a_question_leaves_it_as_it_is(store: Store, moment: Moment, *, answered: bool) -> None:
+    """Also if both have come by the time that a worker looks: what a person granted counts, and the message is heard."""
+    forget(DEPLOYS)
+
+    async def check(lab: Lab) -> None:
+        run = await lab.start(spender, "deploy")
+        await lab.settle()
+        [asks] = await lab.waits(run)
+        await lab.drain()
+        await lab.signal(run, "message", "please also check Y")
+        if not answered:
+            await lab.settle()
+            assert await lab.waits(run) == [asks]
+        await lab.answer(asks, value=9)
+        assert await lab.result(run) == "checked"
+        assert prompts(DEPLOYS) == ["deploy", "please also check Y"]
 
     on(store, moment, app, check)
