@@ -124,9 +124,7 @@ async def _revise(planning: Planning, ctx: Context, state: AgentState, plan: Pla
     except (UsageError, ChildFailed, StepFailed) as error:
         ctx.log.warning("the plan stays as it is: it could not be revised", error=str(error))
         _tell(ctx, plan, {PLAN: "stays as it is", "why": error.message})
-    except (
-        Interrupted
-    ):  # as while the plan was made: what somebody then says belongs to the goal, and the planner hears it
+    except Interrupted:  # as while the plan was made: what is said belongs to the goal, and the planner hears it
         state.goal = joined(state.goal, await listen(ctx))
         return
     else:

@@ -124,9 +124,7 @@ class Turn:
         if not self._replay.silent or all(signal.name != name for signal in self._executor.unread):
             return False
         if self.replaying and self._replay.unasked_questions():
-            return (
-                False  # it was a no then, and what was asked of a person after it is open or answered: that stays (G10)
-            )
+            return False  # it was a no then, and what a person was asked after it stays, open or answered (G10)
         self.notes.append(Entry(Kind.NOTE, asked.key, None))
         return True
 
