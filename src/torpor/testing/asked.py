@@ -120,6 +120,8 @@ def _part(part: dict[str, Any], places: dict[str, int]) -> dict[str, Any]:
     kept = {
         name: value for name, value in part.items() if name not in _CHANCE and value not in (None, "", [], {}, False)
     }
+    if part["part_kind"].endswith("tool-return"):
+        kept.setdefault("outcome", "success")  # a default, which is not stored; tapes are older than that
     if part["part_kind"] == "tool-call":
         kept["args"] = _arguments(part.get("args"))
     elif (place := places.get(part.get("tool_call_id", ""))) is not None:
