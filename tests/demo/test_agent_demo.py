@@ -132,6 +132,21 @@ def test_the_tape_is_true(tmp_path: Path) -> None:
     assert (kept.model, kept.note[:16]) == (f"{model().system}:{model().model_name}", "Written by hand,")
 
 
+def test_what_was_half_done_is_put_back(tmp_path: Path) -> None:
+    """An attempt that died after the patch and before the commit leaves nothing in the way of the next one."""
+    place = tmp_path / "repository"
+    repository.make(place)
+    file = next(path for path in sorted(place.iterdir()) if path.is_file())
+    before = file.read_text()
+    file.write_text("half done")
+    repository.git(place, "add", "--all")
+    repository.put_back(place)
+    assert file.read_text() == before
+    (place / ".git" / "index.lock").touch()  # somebody's git that never ends
+    with pytest.raises(UsageError, match=r"index\.lock"):
+        repository.put_back(place)
+
+
 def test_the_repository_is_the_same_everywhere(tmp_path: Path) -> None:
     """Its commit ids are known beforehand, whatever a user's git is set to; its own tests do not see what is wrong."""
     repository.make(tmp_path / "repository")

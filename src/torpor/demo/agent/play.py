@@ -147,7 +147,9 @@ class Play:
             return  # somebody was first: the attempt that began it ended late, or the wait is over
 
     async def _settle(self, wait: Wait) -> None:
+        """Look whether the commit is there; if it is to be made again, what the dead attempt began is put back first."""
         place = self.folder / "repository"
+        await asyncio.to_thread(repository.put_back, place)
         found = await asyncio.to_thread(repository.commits, place)
         if found:
             words = await asyncio.to_thread(repository.told, place, found[-1])

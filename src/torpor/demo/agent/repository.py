@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import time
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,7 @@ ENVIRONMENT = {
     "GIT_TERMINAL_PROMPT": "0",
     "LC_ALL": "C",
 }
+PUT_BACK_TRIES = 50
 WHO = "Maintenance agent <agent@example.org>"
 
 
@@ -60,6 +62,22 @@ def commits(place: Path) -> list[str]:
     """Return the ids of the commits above the ones it began with, oldest first, on whatever branch. Blocking."""
     found = git(place, "rev-list", "--all", "--reverse", "--topo-order").split()
     return found[COMMITS:]
+
+
+def put_back(place: Path) -> None:
+    """Put the files back to the last commit: what an attempt that died had half done. Blocking. Raises UsageError.
+
+    The git that it had started may live a moment longer, and holds the index until it is done.
+    """
+    for last in (*[False] * PUT_BACK_TRIES, True):
+        try:
+            git(place, "reset", "--quiet", "--hard")
+        except UsageError:
+            if last:
+                raise
+            time.sleep(0.1)
+        else:
+            return
 
 
 def told(place: Path, commit: str) -> str:
