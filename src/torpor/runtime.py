@@ -129,7 +129,8 @@ class Process:
     async def run(self, *, signals: bool = False) -> None:
         """Work until stopped, or idle if the worker was told so. With `signals`, SIGTERM and SIGINT drain.
 
-        Raises StoreUnavailable once the worker must never act again: its life lock is lost.
+        Raises StoreUnavailable once the worker must never act again: its life lock is lost. What the waker dies of ends the
+        worker too, and is raised: nobody would wake what sleeps.
         """
         loop = asyncio.get_running_loop()
         if signals:
@@ -137,6 +138,7 @@ class Process:
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, self.worker.stop)
         wakes = asyncio.create_task(self.waker.run())
+        wakes.add_done_callback(lambda _: self.worker.stop())
         try:
             await self.worker.run()
         finally:

@@ -98,7 +98,8 @@ class Waker:
         """Watch a store. `clocks` show that this process was away; the store's own clock says what is due."""
         self._store = store
         self._lease_seconds = lease_seconds
-        self._watcher = rouse.Watcher(rouse.Limits(tick_seconds=TICK_SECONDS), clocks=clocks)
+        limits, own = rouse.Limits(tick_seconds=TICK_SECONDS), rouse.Registry()  # as the worker's (worker.standing)
+        self._watcher = rouse.Watcher(limits, clocks=clocks, registry=own)
         self._sweeps = [_Standing(sweep) for sweep in SWEEPS]
         self._news = asyncio.Event()
         self._workers: list[WorkerRow] = []

@@ -30,7 +30,8 @@ class Standing:
         self._life = life
         self._limits = limits
         self._clocks = clocks
-        self._watcher = rouse.Watcher(limits, clocks=clocks)
+        own = rouse.Registry()  # a callback of the author's that fails must not stop every commit in silence
+        self._watcher = rouse.Watcher(limits, clocks=clocks, registry=own)
         self._looked_at = self._two_clocks()
         self._pid = os.getpid()
         self._checking: asyncio.Future[bool] | None = None
