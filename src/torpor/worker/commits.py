@@ -211,9 +211,15 @@ class Commits:
     def committed(self, proposal: Proposal, reply: Reply) -> None:
         """Take the committer's reply."""
         self._under_way = None
-        executor = self._executor
-        if executor.ended:
+        if self._executor.ended:
             return
+        try:
+            self._take(proposal, reply)
+        except Exception as defect:  # noqa: BLE001 - of torpor's own: the others of the batch must be told all the same
+            self._defect(defect)
+
+    def _take(self, proposal: Proposal, reply: Reply) -> None:
+        executor = self._executor
         if self._stream is not None:
             self._stream.answered(reply)
         if reply.refused is Fence.LOST:
@@ -293,3 +299,9 @@ class Commits:
             "a commit failed", run=executor.name, error=repr(error), entries=len(proposal.entries)
         )
         executor.lost(f"a commit failed: {error!r}")
+
+    def _defect(self, error: Exception) -> None:
+        """Let the lease go as `broken` does: what was committed is kept, and nobody here knows how far it was taken in."""
+        executor = self._executor
+        executor.worker.log.error("a reply was not taken in", run=executor.name, error=repr(error), exc_info=error)
+        executor.lost(f"a reply was not taken in: {error!r}")
