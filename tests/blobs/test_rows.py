@@ -68,8 +68,8 @@ def test_many_threads_pack_at_once() -> None:
 )
 def test_what_is_damaged_is_said(stored: bytes) -> None:
     """Memory does not grow with what a damaged head claims."""
-    with pytest.raises(StoreCorrupt, match="is damaged"):
-        unpack(stored)
+    with pytest.raises(StoreCorrupt, match=r"^element 7 of messages of looker-AAAA \(\d+ packed bytes\) is damaged"):
+        unpack(stored, "element 7 of messages of looker-AAAA")
 
 
 def test_no_flipped_bit_becomes_another_message() -> None:

@@ -22,7 +22,7 @@ app = App()
 
 
 @app.flow
-async def counts(ctx: Context, turn: int) -> int:
+async def counts(ctx: Context, turn: int) -> Any:
     """End three turns, each with a checkpoint."""
     return turn if turn == 3 else ctx.again(turn + 1)
 

@@ -63,8 +63,8 @@ def pack(body: bytes) -> bytes:
     return packed if len(packed) < len(body) else body
 
 
-def unpack(stored: bytes) -> bytes:
-    """Return the element that `pack` was given. Raises StoreCorrupt."""
+def unpack(stored: bytes, named: str = "an element") -> bytes:
+    """Return the element that `pack` was given. Raises StoreCorrupt, which says what it was `named`."""
     if stored[:1] != PACKED_MARK:
         return stored
     frame = stored[1:]
@@ -73,5 +73,5 @@ def unpack(stored: bytes) -> bytes:
             raise zstandard.ZstdError("it claims to be larger than any element that is packed")
         return _TOOLS.decompress(frame)
     except (zstandard.ZstdError, MemoryError) as error:
-        message = f"an element of {len(stored)} packed bytes is damaged: {error}"
+        message = f"{named} ({len(stored)} packed bytes) is damaged: {error}"
         raise StoreCorrupt(message, hint="torpor doctor") from error

@@ -89,7 +89,7 @@ class Outside:
         try:
             rows, blobs = await self._store.transact(_rows, executor.run.id, field, first, most)
             executor.bodies.learn(blobs)
-            found = [unpack(body) for body in rows]
+            found = [unpack(body, f"element {n} of {field} of {executor.name}") for n, body in enumerate(rows, first)]
         except StoreError as error:
             found = error
         self._worker.loop.call_soon(here, found)
