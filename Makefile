@@ -8,7 +8,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 ARGS ?=
 
-.PHONY: help setup apt demo check format test slowly differential sim faults bench bench-quick bench-growth figures lock changelog clean
+.PHONY: help setup apt demo check format test pythons slowly differential sim faults bench bench-quick bench-growth figures lock changelog clean
 
 help: ## print this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,6 +43,9 @@ test: check apt ## check, then every test; pytest has the last word
 	@$(BIN)/pytest -m alone
 	@$(BIN)/pytest -n 2 --maxschedchunk 16 -m "not alone" $(ARGS)
 
+pythons: ## the tests of rouse on every other CPython from 3.11: PYTHONS='/path/to/python3.13'
+	@scripts/pythons $(ARGS)
+
 differential: $(READY) ## a model and both stores in step: EXAMPLES histories (200) from SEED (0); a failure is shrunk
 	@TORPOR_EXAMPLES=$(or $(EXAMPLES),200) TORPOR_SEED=$(or $(SEED),0) \
 		$(BIN)/pytest --timeout=0 tests/simulation/test_differential.py $(ARGS)
@@ -76,5 +79,5 @@ changelog: $(READY) ## move the fragments of changelog.d into CHANGELOG.md, at a
 	@$(BIN)/towncrier build --yes
 
 clean: ## remove everything that make, tools and the demo made, .venv too
-	@rm -rf .venv .peers build dist .torpor .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	@rm -rf .venv .peers .pythons build dist .torpor .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	@find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
