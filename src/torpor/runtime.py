@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from torpor import rouse
 from torpor.client import Client, blobs_address
 from torpor.errors import StoreUnavailable, UsageError
 from torpor.sdk.app import App
@@ -19,6 +20,7 @@ from torpor.store import values
 from torpor.store.opening import check_schema, open_store
 from torpor.waker import Waker
 from torpor.worker import guests
+from torpor.worker.outside_word import heard
 from torpor.worker.worker import Worker
 
 if TYPE_CHECKING:
@@ -123,6 +125,8 @@ class Process:
         self.worker = Worker(store, flows, **options)
         self.worker.schedules = app.schedules
         self.waker = Waker(store, lease_seconds=self.worker.lease_seconds)
+        self.alone = False
+        """Whether this process is a worker and nothing else: then it looks after its libraries and hears of wakes at once."""
         self.worker.on_due = self.waker.soon
         self.waker.on_ready = self.worker.wake
 
@@ -135,8 +139,16 @@ class Process:
         loop = asyncio.get_running_loop()
         if signals:
             tune()
+            self.alone = True
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, self.worker.stop)
+        if not self.alone:
+            await self._run()
+            return
+        with heard(self.worker.registry, self.worker.look_now.set):
+            await self._run()
+
+    async def _run(self) -> None:
         wakes = asyncio.create_task(self.waker.run())
         wakes.add_done_callback(lambda _: self.worker.stop())
         try:
@@ -156,11 +168,13 @@ def tune() -> None:
 
     What is loaded stays: the collector need not look at it again, nor at every 700 new objects (a fifth of a step's time
     was collection). Nothing is collected before: that took 20 ms of a worker's start and found nothing. Store threads get
-    the interpreter's lock within half a millisecond instead of five.
+    the interpreter's lock within half a millisecond instead of five. After a rousal the libraries of this process are made
+    sound (`rouse.adapt`): random generators, the connections of model clients and of an author.
     """
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
     sys.setswitchinterval(0.0005)
+    rouse.adapt()
 
 
 @asynccontextmanager

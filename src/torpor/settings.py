@@ -17,3 +17,12 @@ class Settings(BaseSettings):
     threads: int = Field(32, ge=1, description="threads for steps that are plain functions")
     lease_seconds: float = Field(45.0, ge=1.0, description="a lease's length; renewed at a third of it")
     drain_seconds: float = Field(30.0, ge=0.0, description="how long a worker that ends waits for effects that act")
+    shut_seconds: float = Field(
+        60.0, ge=0.0, description="how long a worker that may not act after a rousal tries again"
+    )
+    snapshot_seconds: float = Field(
+        30.0, ge=0.0, description="how long a snapshot of a worker waits for effects that act"
+    )
+    snapshot_socket: str = Field(
+        "", description="where a host says that it takes a snapshot of a worker: a unix socket"
+    )

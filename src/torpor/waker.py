@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torpor import clock, rouse
@@ -93,13 +94,23 @@ class Waker:
     """One waker on one store. `await waker.run()` until cancelled."""
 
     def __init__(
-        self, store: Store, *, lease_seconds: float = LEASE_SECONDS, clocks: rouse.Clocks | None = None
+        self,
+        store: Store,
+        *,
+        lease_seconds: float = LEASE_SECONDS,
+        clocks: rouse.Clocks | None = None,
+        registry: rouse.Registry = rouse.process_registry,
     ) -> None:
-        """Watch a store. `clocks` show that this process was away; the store's own clock says what is due."""
+        """Watch a store. `clocks` show that this process was away, `registry` is told; the store's own clock says what is due.
+
+        A callback that fails there stops no waker: what it does is safe in every copy, for each sweep asks the store again.
+        """
         self._store = store
         self._lease_seconds = lease_seconds
-        limits, own = rouse.Limits(tick_seconds=TICK_SECONDS), rouse.Registry()  # as the worker's (worker.standing)
-        self._watcher = rouse.Watcher(limits, clocks=clocks, registry=own)
+        limits = rouse.Limits(tick_seconds=TICK_SECONDS)
+        self._registry = registry
+        self._watcher = rouse.Watcher(limits, clocks=clocks, registry=registry)
+        self._roused, self._life = False, rouse.incarnation()
         self._sweeps = [_Standing(sweep) for sweep in SWEEPS]
         self._news = asyncio.Event()
         self._workers: list[WorkerRow] = []
@@ -122,11 +133,19 @@ class Waker:
         """Sweep until cancelled. Troubles of the store are waited out."""
         self._loop = asyncio.get_running_loop()
         listener = self._store.listen(self._hint, without=streams.TOPIC)
+        roused = self._registry.on_rousal(self._hear, phase=rouse.Phase.SCHEDULES)
         try:
             while True:
                 await self._round()
         finally:
+            roused.take_back()
             await asyncio.to_thread(listener.close)
+
+    def _hear(self, _rousal: rouse.Rousal) -> None:
+        """SCHEDULES, in whichever thread noticed: look at once, for something may have fallen due meanwhile (G8)."""
+        self._roused = True
+        with suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._news.set)
 
     def _hint(self, topic: str) -> None:
         """Hear a hint, in the listener's thread."""
@@ -143,7 +162,7 @@ class Waker:
         self._news.clear()
         pause = DEATH_SECONDS
         try:
-            if self._watcher.check() is not None:
+            if self._away():
                 self._quiet_until = 0  # taken again below, from the store's clock
                 self._looked = -TICK_SECONDS
                 for one in self._sweeps:
@@ -159,6 +178,22 @@ class Waker:
                 await asyncio.wait_for(self._news.wait(), pause)
             except TimeoutError:
                 return
+
+    def _away(self) -> bool:
+        """Whether this process was away since it was last asked, whoever noticed."""
+        found, lock = False, self._registry.lock
+        if lock.acquire(
+            blocking=False
+        ):  # else somebody looks or tells, in another thread: callbacks may take their time
+            try:
+                found = self._watcher.check() is not None
+            except rouse.RousalFailed:
+                found = False  # whoever acts says so (worker.standing); that life is over, which is found below
+            finally:
+                lock.release()
+        now, self._roused, roused = rouse.incarnation(), False, self._roused
+        found, self._life = found or roused or now != self._life, now
+        return found
 
     def _pause(self) -> float:
         """Until the next due moment, at most until workers are looked at again."""

@@ -96,6 +96,8 @@ def test_a_worker_is_scraped(shell: Shell) -> None:
             "torpor_oldest_ready_seconds",
             "torpor_people_waits",
             "torpor_takeovers_total",
+            "torpor_worker_shut",
+            "torpor_rousals_total",
             "torpor_refused_commits_total",
             "torpor_waker_late_seconds",
             "torpor_sqlite_wal_bytes",

@@ -25,6 +25,7 @@ from tests.simulation.outside import Outside
 from tests.simulation.people import People
 from tests.simulation.process import SECOND, Process
 from tests.simulation.vigil import Vigil
+from torpor import rouse
 from torpor.clock import micros
 from torpor.core.run import State
 from torpor.engine import runs
@@ -188,7 +189,7 @@ class World:
             link, programs.app.flows, name=process.name, lease_seconds=lease, drain_seconds=4.0, concurrency=places
         )
         worker.renewing = Renewing
-        worker.clocks = self.machines.clocks(process)
+        worker.clocks, worker.registry = self.machines.clocks(process), rouse.Registry()
         worker._threads = Here(1, "none")  # noqa: SLF001 - nothing runs in a thread here
         self.workers[process.name] = worker
         process.create_task(self._run(process, worker.run()))
@@ -210,7 +211,9 @@ class World:
         link = self.database.link(process)
         link.host = number % self.plan.hosts
         clocks = self.machines.clocks(process)
-        waker = process.enter(lambda: Waker(link, lease_seconds=self.plan.lease_seconds, clocks=clocks))
+        waker = process.enter(
+            lambda: Waker(link, lease_seconds=self.plan.lease_seconds, clocks=clocks, registry=rouse.Registry())
+        )
         process.enter(lambda: process.create_task(self._run(process, waker.run())))
 
     def _killed(self, process: Process, why: str) -> None:

@@ -1,4 +1,4 @@
-"""A worker and its waker in one process: neither goes on without the other, and no callback of an author's stops them."""
+"""A worker and its waker in one process: neither goes on without the other."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.patience import PATIENCE_SECONDS
-from tests.rouse.clocks_by_hand import ClocksByHand
-from torpor import App, Context, rouse
+from torpor import App, Context
 from torpor.runtime import Process
 
 if TYPE_CHECKING:
@@ -45,25 +44,3 @@ def test_what_the_waker_dies_of_ends_the_worker(
             await asyncio.wait_for(working, PATIENCE_SECONDS)
 
     asyncio.run(check())
-
-
-def test_an_authors_callback_that_fails_stops_no_worker(make_place: Callable[[str], Place]) -> None:
-    """It is told by `rouse.watch()`, where its author asked for it; a worker that slept checks its leases and goes on."""
-    hand = ClocksByHand()
-
-    async def check() -> None:
-        process = Process(make_place("sqlite").open(), app)
-        process.worker.clocks = hand.clocks
-        working = asyncio.create_task(process.run())
-        await process.worker.ready.wait()
-        hand.suspend(60)
-        assert not process.worker.standing.look()
-        assert await process.worker.standing.restore()
-        process.worker.stop()
-        await asyncio.wait_for(working, PATIENCE_SECONDS)
-
-    failing = rouse.on_rousal(_fails)
-    try:
-        asyncio.run(check())
-    finally:
-        failing.take_back()

@@ -48,6 +48,7 @@ class Driver:
         if feed is not None:
             self.process.worker.on_event = feed.heard
         tune()
+        self.process.alone = True
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGINT, self._interrupt)
         loop.add_signal_handler(signal.SIGTERM, self.stop)

@@ -30,6 +30,8 @@ async def serve(place: str, url: str, options: dict[str, Any]) -> int:
         "lease_seconds": said.lease_seconds,
         "threads": said.threads,
         "drain_seconds": said.drain_seconds,
+        "shut_seconds": said.shut_seconds,
+        "snapshot_seconds": said.snapshot_seconds,
     }
     given = {name: value for name, value in options.items() if value is not None}
     app = load_app(place)

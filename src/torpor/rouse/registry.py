@@ -181,6 +181,11 @@ class Registry:
         if self._failure is not None:
             raise self._failure
 
+    @property
+    def is_open(self) -> bool:
+        """Whether the gate is open at this moment, without waiting for phases that another thread is running."""
+        return self._failure is None and not self._closed and not self._teller.get().telling
+
     def close_gate(self, why: str) -> None:
         """Close the gate for the reason `why`, until `open_gate` is called with it. Reasons do not nest."""
         self._closed[why] = None

@@ -39,6 +39,7 @@ class SnapshotHooks:
         self._before: list[Call] = []
         self._after: list[Call] = []
         self._watcher: Watcher | None = None
+        self._told = False
 
     def register_before_snapshot(self, func: Function, *args: Any, **kwargs: Any) -> Function:
         """Call `func(*args, **kwargs)` before a snapshot, before those registered earlier. Gives `func` back."""
@@ -47,22 +48,29 @@ class SnapshotHooks:
 
     def register_after_restore(self, func: Function, *args: Any, **kwargs: Any) -> Function:
         """Call `func(*args, **kwargs)` after a restore, after those registered earlier. Gives `func` back."""
-        if not self._after:
+        if not self._told:
+            self._told = True
             self._registry.on_rousal(self._run_after_restore, phase=Phase.AUTHORITY, kinds=_NOT_A_PAUSE)
         self._after.append((func, args, kwargs))
         return func
 
+    def take_back(self, func: Callable[..., object]) -> None:
+        """Call what was registered as `func` no more. Does nothing if there is no such function."""
+        self._before = [call for call in self._before if call[0] != func]
+        self._after = [call for call in self._after if call[0] != func]
+
     def before_snapshot(self) -> None:
         """Close the gate and run what was registered, the last first. The snapshot is taken after this returns.
+
+        A function may wait for another thread: it runs without the registry's lock, and others may look meanwhile.
 
         An error of a function goes through and those before it do not run: take no snapshot then, and call
         `after_restore()`, which opens the gate.
         """
-        with self._registry.lock:
-            self._registry.close_gate(SNAPSHOT)
-            self._watcher = Watcher(registry=self._registry)
-            for func, args, kwargs in reversed(self._before):
-                func(*args, **kwargs)
+        self._registry.close_gate(SNAPSHOT)
+        for func, args, kwargs in reversed(self._before):
+            func(*args, **kwargs)
+        self._watcher = Watcher(registry=self._registry)  # made last: the time that they took is no time away
 
     def after_restore(
         self, *, kind: Kind = Kind.COPIED, away_seconds: float = 0.0, certain: bool = False

@@ -79,7 +79,7 @@ class LabWorker(Worker):
             executor.ended = True
         if self.end.transactions:
             await asyncio.wait(self.end.transactions)  # nothing of the dead may come after the living looked
-        for close in self._closing:
+        for close in self._closing:  # what it had registered in this process goes too
             await asyncio.to_thread(close)
         self._threads.shutdown(wait=False, cancel_futures=True)
         self.end.bury()

@@ -70,6 +70,8 @@ class Committer:
         self._scheduled = False
         self._busy = False
         self._trouble: asyncio.Task[None] | None = None
+        self.sent = False
+        """Whether a batch was sent and not answered yet."""
         self.batches = 0
         self.commits = 0
 
@@ -99,10 +101,11 @@ class Committer:
             self._look_into(batch, None)
             return
         proposals = [proposal for _, proposal in batch]
-        answered = partial(self._answered, batch)
+        answered, self.sent = partial(self._answered, batch), True
         self._store.transact_then(answered, commit, proposals, lane=Lane.COMMIT, lease_micros=self._lease_micros)
 
     def _answered(self, batch: Batch, replies: list[Reply] | None, error: BaseException | None) -> None:
+        self.sent = False
         if replies is None or error is not None:
             self._look_into(batch, error)
             return

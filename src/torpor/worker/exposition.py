@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from torpor.store.protocol import Store
     from torpor.worker.measured import Counters
+    from torpor.worker.standing import Standing
     from torpor.worker.worker import Worker
 
 READ_SECONDS = 5.0
@@ -60,11 +61,16 @@ def _histogram(name: str, about: str, found: Histogram) -> Iterator[str]:
     yield f"torpor_{name}_count {total}"
 
 
-def text(counters: Counters, running: int, found: Numbers | None, wal_bytes: int | None) -> str:
+def text(
+    counters: Counters, running: int, found: Numbers | None, wal_bytes: int | None, standing: Standing | None = None
+) -> str:
     """Return the page; without what the store says if it cannot be asked now."""
+    shut, rousals = (0, 0) if standing is None else (int(bool(standing.shut)), standing.rousals)
     lines = [
         *_one("up_to_date", "gauge", "1 if the store could be asked.", int(found is not None)),
         *_one("worker_runs", "gauge", "Runs that this worker drives.", running),
+        *_one("worker_shut", "gauge", "1 while it may not act: a callback failed after a rousal, or a snapshot.", shut),
+        *_one("rousals_total", "counter", "Times that this process slept, was frozen or copied.", rousals),
         *_one("claimed_runs_total", "counter", "Runs claimed by this worker.", counters.claimed),
         *_one("commits_total", "counter", "Commits sent by this worker.", counters.commits),
         *_one("outcomes_total", "counter", "Outcomes of steps and effects recorded by this worker.", counters.outcomes),
@@ -134,7 +140,9 @@ class Exposition:
                     self._found = await self._store.transact(numbers, lane=Lane.READ)
                 except StoreError:
                     self._found = None
-        return text(self._counters, len(self._worker.executors), self._found, await asyncio.to_thread(self._wal))
+        worker, wal_bytes = self._worker, await asyncio.to_thread(self._wal)
+        standing = worker.standing if worker.ready.is_set() else None
+        return text(self._counters, len(worker.executors), self._found, wal_bytes, standing)
 
     def _wal(self) -> int | None:
         path = getattr(self._store, "path", None)

@@ -35,13 +35,30 @@ class Gate:
         self._standing = standing
         self._asked: list[tuple[Executor, Safety, Callable[[Verdict], None]]] = []
         self._reading: set[asyncio.Task[None]] = set()
+        self._later: list[tuple[Executor, Safety, Callable[[Verdict], None]]] = []
+
+    @property
+    def busy(self) -> bool:
+        """Whether an effect may be about to start."""
+        return bool(self._asked or self._reading)
 
     def ask(self, executor: Executor, safety: Safety, answer: Callable[[Verdict], None]) -> None:
         """Ask whether an effect of a run may start; `answer` is called from a plain callback.
 
-        The head is compared, so until it is read no commit of this run may move it: commits wait for the gate.
+        The head is compared, so until it is read no commit of this run may move it: commits wait for the gate. While a
+        snapshot is about to be taken nothing is asked: what acts is recorded first (`quiet`).
         """
+        if self._standing.pausing:
+            self._later.append((executor, safety, answer))
+            return
         executor.commits.hold(lambda: self._enter(executor, safety, answer))
+
+    def ask_again(self) -> None:
+        """Ask for those that had to wait for a snapshot."""
+        later, self._later = self._later, []
+        for executor, safety, answer in later:
+            if not executor.ended:
+                self.ask(executor, safety, answer)
 
     def _enter(self, executor: Executor, safety: Safety, answer: Callable[[Verdict], None]) -> None:
         if not self._asked:

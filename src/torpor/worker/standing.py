@@ -1,47 +1,90 @@
 """Whether this process may still act as the worker it was: the same uninterrupted life, the life lock held, leases checked.
 
 After a gap in its clocks, a freeze, or a copy, the worker fences itself: no effect and no commit before every lease was
-checked again. The order is fixed: drop connections opened in another life, prove the life lock, renew every lease, and only
-then act. A process that is a copy (another pid) does no IO at all: its threads are not there, it is not the worker, and
-what would be done at its end (connections closed, threads joined) is the original's business. So it ends on the spot.
+checked again. The order is fixed: the phases of the rousal, told to the process's registry (`rouse.process_registry`), in
+which the store's connections of another life are dropped; then the life lock is proven, every lease renewed, and only then
+does the worker act. A process that is a copy (another pid) does no IO at all: its threads are not there, it is not the worker,
+and what would be done at its end (connections closed, threads joined) is the original's business. So it ends on the spot.
+
+**Shut.** A callback that fails leaves the phases unfinished, and a snapshot that is being taken closes the gate too. Then
+the worker commits nothing, claims nothing, begins no effect, and says so. It tries again, with pauses that grow, for
+`shut_seconds`; then it is gone, with the reason, and its runs go on elsewhere (G2, G13; docs/decisions/0014).
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 from torpor import clock, rouse
 from torpor.store.protocol import Lane
+from torpor.worker.lines import logger
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from torpor.store.protocol import LifeLock, Store
 
+SHUT_SECONDS = 60.0
+"""How long a worker whose gate is shut tries to go on before it ends itself."""
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
+_NO_LIFE = ""
+"""No incarnation is equal to it."""
+
 
 class Standing:
     """One worker's right to act. `may_write()` is asked before every commit, `look()` before every effect."""
 
-    def __init__(self, store: Store, life: LifeLock, limits: rouse.Limits, clocks: rouse.Clocks) -> None:
-        """Begin in the present incarnation, with the life lock just taken."""
+    def __init__(
+        self,
+        store: Store,
+        life: LifeLock,
+        limits: rouse.Limits,
+        clocks: rouse.Clocks,
+        registry: rouse.Registry = rouse.process_registry,
+        shut_seconds: float = SHUT_SECONDS,
+        stopping: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Begin in the present incarnation, with the life lock just taken. `registry` is told of rousals found here.
+
+        Once the worker is `stopping` a shut gate is not waited for.
+        """
         self._store = store
         self._life = life
         self._limits = limits
         self._clocks = clocks
-        own = rouse.Registry()  # a callback of the author's that fails must not stop every commit in silence
-        self._watcher = rouse.Watcher(limits, clocks=clocks, registry=own)
+        self._registry = registry
+        self._shut_seconds = shut_seconds
+        self._stopping = stopping
+        self._watcher = rouse.Watcher(limits, clocks=clocks, registry=registry)
         self._looked_at = self._two_clocks()
         self._pid = os.getpid()
         self._checking: asyncio.Future[bool] | None = None
-        self._incarnation = rouse.incarnation()
+        self._now = asyncio.Event()
+        self._incarnation: str = rouse.incarnation()
+        self._reconnected_in, self._told_of = self._incarnation, self._incarnation
+        self._fences: list[rouse.Registration[Any]] = [
+            registry.on_rousal(self._roused, phase=rouse.Phase.CLOSE_GATE),
+            registry.on_rousal(self._reconnect, phase=rouse.Phase.CONNECTIONS),
+        ]
         self.gone = ""
         """Why this worker must never act again, or empty."""
+        self.shut = ""
+        """Why it may not act for now, since somebody looked in vain, or empty."""
+        self.pausing = False
+        """Whether a snapshot is about to be taken: nothing is claimed, no effect begins; what acted is still recorded."""
+        self.rousals = 0
+        """How many it heard of."""
         self.recheck: Callable[[], Awaitable[None]] | None = None
         """Renews every lease and drops the lost ones; set by the worker."""
         self.on_copy: Callable[[str], None] = _nobody
         """Ends a process that is a copy, and is told why; set by the worker."""
+        self.log: Any = logger("worker")
+        """Where it is said loudly; set by the worker."""
+        if not registry.is_open:
+            self.close()
 
     @property
     def incarnation(self) -> str:
@@ -61,11 +104,28 @@ class Standing:
             self.gone = f"this process is a copy of worker process {self._pid}"
             self.on_copy(self.gone)
 
+    def close(self) -> None:
+        """Let nothing be done before `restore`, which waits for the registry's gate."""
+        self._incarnation = _NO_LIFE
+
+    def try_now(self) -> None:
+        """Look at a shut gate now, not after the pause."""
+        self._now.set()
+
+    def leave(self) -> None:
+        """Hear of rousals no more: the worker ended."""
+        for fence in self._fences:
+            fence.take_back()
+
     def look(self) -> bool:
         """Ask the detectors as well, not only what they found so far: what the gate does (G2)."""
-        if not self.gone and os.getpid() == self._pid:
-            self._looked_at = self._two_clocks()
+        if not self.ok():
+            return False  # who tells of it may be at it in another thread: this one does not wait for the callbacks
+        self._looked_at = self._two_clocks()
+        try:
             self._watcher.check()
+        except rouse.RousalFailed:
+            self.close()  # `restore` says why
         return self.ok()
 
     def may_write(self) -> bool:
@@ -89,6 +149,25 @@ class Standing:
         boottime_at = self._clocks.boottime()
         return self._clocks.monotonic(), self._clocks.wall() if boottime_at is None else boottime_at
 
+    # the worker's part in the phases: short, in whichever thread noticed
+
+    def _roused(self, rousal: rouse.Rousal) -> None:
+        """CLOSE_GATE. It is closed already, by the new incarnation; say what happened, once however often it is mended."""
+        if rousal.after == self._told_of:
+            return
+        self._told_of = rousal.after
+        self.rousals += 1
+        away = f"{rousal.away_seconds:.3f}"
+        self.log.warning("roused", kind=str(rousal.kind), away_seconds=away, evidence="; ".join(rousal.evidence))
+
+    def _reconnect(self, _rousal: rouse.Rousal) -> None:
+        """CONNECTIONS. The life lock has its own: it is proven, and never opened again."""
+        for lane in Lane:
+            self._store.recover(lane)
+        self._reconnected_in = rouse.incarnation()
+
+    # going on
+
     async def restore(self) -> bool:
         """Check everything again after an interruption. False: this worker is gone, with the reason in `gone`."""
         self.end_copy()
@@ -105,14 +184,53 @@ class Standing:
     async def _restore(self) -> bool:
         while not self.ok():
             now = rouse.incarnation()
-            for lane in Lane:
-                self._store.recover(lane)
+            if not await self._open():
+                return False
+            if self._reconnected_in != now:
+                for lane in Lane:
+                    self._store.recover(lane)
             if not await self.prove():
                 return False
             if self.recheck is not None:
                 await self.recheck()
-            self._incarnation = now  # if it changed meanwhile the loop goes round again
+            if self._registry.is_open:
+                self._looked_at = self._two_clocks()
+                self._incarnation = now  # if it changed meanwhile the loop goes round again
         return True
+
+    async def _open(self) -> bool:
+        """Wait until the phases are done and the registry's gate is open. False: it stayed shut for too long."""
+        waited, pause = 0.0, min(_FIRST_PAUSE, self._shut_seconds)
+        while True:
+            why = await asyncio.to_thread(self._look_again, mend=waited > 0)
+            if why is None:
+                if self.shut:
+                    self.log.warning("open again", after_seconds=f"{waited:.1f}")
+                self.shut = ""
+                return True
+            if why.message != self.shut:
+                self.shut = why.message
+                hint = f"nothing is done meanwhile; it is tried again, after {self._shut_seconds:g} s this worker ends"
+                self.log.error("shut", why=why.message, hint=hint)
+            if waited >= self._shut_seconds or self._stopping():
+                self.gone = f"its gate was shut for {waited:.1f} s: {why.message}"
+                return False
+            self._now.clear()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._now.wait(), pause)
+            waited += pause  # not by a clock: a snapshot that slept for an hour has its whole time yet
+            pause = min(pause * 2, _LONGEST_PAUSE, max(self._shut_seconds - waited, 0.001))
+
+    def _look_again(self, *, mend: bool) -> rouse.GateClosed | None:
+        """Return why the gate is shut, or None. In a thread: an author's callbacks may take their time."""
+        try:
+            if mend:
+                self._registry.mend()
+            self._watcher.check()
+            self._registry.pass_gate()
+        except rouse.GateClosed as shut:
+            return shut
+        return None
 
     async def prove(self) -> bool:
         """Prove the life lock by a round trip on its own connection. False: lost, stop as if fenced."""

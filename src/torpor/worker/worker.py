@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets as entropy
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from torpor import clock, rouse
@@ -20,10 +21,10 @@ from torpor.core.run import State
 from torpor.engine import leases
 from torpor.engine.streams import TOPIC
 from torpor.errors import StoreError, StoreUnavailable
-from torpor.store.protocol import Lane
 from torpor.worker.blocked import LoopWatch
 from torpor.worker.bodies import Secrets
 from torpor.worker.calls import Calls
+from torpor.worker.coming import coming
 from torpor.worker.committer import Committer
 from torpor.worker.enrolling import enrol, make_known, serve, warn
 from torpor.worker.executor import Executor
@@ -32,8 +33,9 @@ from torpor.worker.lines import logger
 from torpor.worker.linger import LINGER_SECONDS
 from torpor.worker.news import News
 from torpor.worker.outside import Outside
+from torpor.worker.quiet import SNAPSHOT_SECONDS, Quiet
 from torpor.worker.renewals import Held, Renewals
-from torpor.worker.standing import Standing
+from torpor.worker.standing import SHUT_SECONDS, Standing
 from torpor.worker.streams import Streams
 from torpor.worker.threads import Threads
 from torpor.worker.tracing import stretch_of, tracing
@@ -47,7 +49,7 @@ if TYPE_CHECKING:
     from torpor.errors import LeaseLost
     from torpor.sdk.app import Flow
     from torpor.sdk.schedules import Schedule
-    from torpor.store.protocol import LifeLock, Listener, Store, Tx
+    from torpor.store.protocol import LifeLock, Listener, Store
     from torpor.store.rows import WorkerRow
     from torpor.worker import roles
     from torpor.worker.enrolling import Served
@@ -75,6 +77,8 @@ class Worker:
         lease_seconds: float = LEASE_SECONDS,
         threads: int = THREADS,
         drain_seconds: float = DRAIN_SECONDS,
+        shut_seconds: float = SHUT_SECONDS,
+        snapshot_seconds: float = SNAPSHOT_SECONDS,
         until_idle: bool = False,
         tags: Sequence[str] = (),
         only_tags: bool = False,
@@ -100,8 +104,9 @@ class Worker:
         self.renewing: type[Renewals] = Renewals
         """What keeps the leases: a thread, or what takes its place where one thread does everything."""
         self.drain_seconds = drain_seconds
-        self.clocks = rouse.Clocks()
-        """Where it is seen that this process was away."""
+        self.shut_seconds, self.snapshot_seconds = shut_seconds, snapshot_seconds
+        self.clocks, self.registry = rouse.Clocks(), rouse.process_registry
+        """Where it is seen that this process was away, and who is told of it."""
         self.secrets = Secrets(secret)
         self.log = logger("worker", struck=self.secrets.struck, worker=self.name)
         self.executors: dict[int, Executor] = {}
@@ -110,6 +115,8 @@ class Worker:
         """Told of the due time of each run that is put away: the waker's business."""
         self.on_event: Callable[[str, roles.Executor, State], None] = _nobody
         """Told when a run is taken up, put away or lost: for `torpor dev` and the demo."""
+        self.look_now = asyncio.Event()
+        """Set by whoever has reason to believe that this process was away: then the tick does not wait for its second."""
         self.ready = asyncio.Event()
         """Set once the worker is known to the store and claims."""
         self._tags = [*dict.fromkeys(tags)] if only_tags else ["", *dict.fromkeys(tags)]
@@ -144,15 +151,16 @@ class Worker:
             await self._end()
 
     async def _begin(self) -> None:
-        self.standing = Standing(self.store, self.life, rouse.Limits(tick_seconds=TICK_SECONDS), self.clocks)
-        self.standing.recheck = self._recheck
-        self.standing.on_copy = self._end_copy
+        about = self.registry, self.shut_seconds, lambda: self._stopping
+        self.standing = Standing(self.store, self.life, rouse.Limits(tick_seconds=TICK_SECONDS), self.clocks, *about)
+        self.standing.recheck, self.standing.on_copy, self.standing.log = self._recheck, self._end_copy, self.log
         micros = clock.micros(self.lease_seconds)
         self.committer = Committer(self.store, self.standing, lease_micros=micros)
         self.streams = Streams(self.store, self.standing)
         self.gate = Gate(self.store, self.standing)
         self.calls = Calls(self._threads)
         self.outside = Outside(self)
+        self._quiet = Quiet(self, self.snapshot_seconds)
         self._news = News(self.store, self.loop, self.executors, self.outside.spawn)
         alive = await asyncio.to_thread(self._alive)
         self._served = await self.store.transact(serve, self.flows, self._tags, alive)
@@ -167,7 +175,8 @@ class Worker:
         renewing = self.renewing
         self._renewals = renewing(self.store, self.number, self._held, self._news.renewed, watch, lease_seconds=seconds)
         self._renewals.start()
-        self._closing = [listener.close, self._renewals.stop]
+        self._quiet.begin(self.registry)
+        self._closing = [listener.close, self._renewals.stop, self._quiet.end, self.standing.leave]
         warn(self.flows.values(), self.log)
         self.ready.set()
 
@@ -226,7 +235,7 @@ class Worker:
     async def _claim(self) -> int:
         most = CLAIM_CONTENDED if self.store.contended else CLAIM_AT_ONCE
         free = min(self.concurrency - len(self.executors), most)
-        if free <= 0 or (not self.standing.ok() and not await self.standing.restore()):
+        if free <= 0 or self.standing.pausing or (not self.standing.ok() and not await self.standing.restore()):
             return 0
         micros = clock.micros(self.lease_seconds)
         try:
@@ -254,14 +263,8 @@ class Worker:
         return len(claimed)
 
     async def _soon(self) -> bool:
-        """Whether a run it serves is ready or about to be: due within two ticks, about to hear of another, left by the dead."""
-        coming, due = await self.store.transact(leases.coming, list(self._served), lane=Lane.READ)
-        if coming or (due is not None and due - self.now() < 2 * TICK_SECONDS * 1e6):
-            return True
-        holders = await self.store.transact(_holders)
-        return await asyncio.to_thread(
-            lambda: any(self.store.prove_death(row) is Proof.PROCESS_GONE for row in holders if row.id != self.number)
-        )
+        until = self.now() + 2 * TICK_SECONDS * 1e6
+        return await coming(self.store, list(self._served), worker=self.number, until=until)
 
     @property
     def room(self) -> bool:
@@ -328,7 +331,9 @@ class Worker:
 
     async def _tick(self) -> None:
         while True:
-            await asyncio.sleep(TICK_SECONDS)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self.look_now.wait(), TICK_SECONDS)
+            self.look_now.clear()
             stands = self.standing.look() or await self.standing.restore()
             if (
                 not stands or not await self.standing.prove()
@@ -389,11 +394,6 @@ class Worker:
         old = self._served[program]
         present = old._replace(version=old.flow.version)
         return next(number for number, served in self._served.items() if served == present)
-
-
-def _holders(tx: Tx) -> list[WorkerRow]:
-    """Return the workers that hold a lease."""
-    return [row for row in tx.workers() if tx.leases_of(row.id, limit=1)]
 
 
 def _nobody(*_news: object) -> None:

@@ -31,6 +31,9 @@ _DULL = frozenset(
 )
 """What most objects are, and no adapter looks for."""
 
+LEFT_ALONE = "rouse_leaves_alone"
+"""A class that says so, with a true value, looks after its objects itself: no adapter touches them."""
+
 _under_care: list[Callable[[], Any]] = []
 buried: list[Any] = []
 """Kept for ever, so that nobody's `__del__` closes them politely. Only in copies, and only what cannot be made deaf."""
@@ -114,7 +117,7 @@ def _by_type() -> dict[type, list[Any]]:
     found: dict[type, list[Any]] = {}
     for each in gc.get_objects():
         kind = type(each)  # never isinstance(): a proxy would answer for somebody else
-        if kind not in _DULL:
+        if kind not in _DULL and not getattr(kind, LEFT_ALONE, False):
             found.setdefault(kind, []).append(each)
     if frozen:
         gc.freeze()

@@ -24,6 +24,13 @@ from torpor.store.postgres.arrays import teach
 type_of_row = tuple[Any, ...]
 Connection = psycopg.Connection[type_of_row]
 
+
+class Own(psycopg.Connection[type_of_row]):
+    """A connection of torpor's own. It is used again, or not, by rules of its own: a life lock's is never opened anew."""
+
+    rouse_leaves_alone = True
+
+
 SCHEMA = "torpor"
 RETRYABLE = (errors.DeadlockDetected, errors.SerializationFailure)
 _SCHEMA_NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
@@ -142,7 +149,7 @@ def connect(place: Place) -> Opened:
     """
     connection: Connection | None = None
     try:
-        connection = psycopg.connect(place.conninfo, autocommit=True, prepare_threshold=0)
+        connection = Own.connect(place.conninfo, autocommit=True, prepare_threshold=0)
         connection.prepared_max = _PREPARED
         teach(connection)
         if _keeps_settings(connection, place):
