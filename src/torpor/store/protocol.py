@@ -19,6 +19,7 @@ from torpor.store.verbs.hot import CommitVerbs, HotVerbs
 from torpor.store.verbs.journal import JournalVerbs
 from torpor.store.verbs.leases import LeaseVerbs
 from torpor.store.verbs.lines import LineVerbs
+from torpor.store.verbs.marks import MarkVerbs
 from torpor.store.verbs.runs import RunVerbs
 from torpor.store.verbs.schedules import ScheduleVerbs
 from torpor.store.verbs.streams import StreamVerbs
@@ -63,6 +64,7 @@ class Tx(
     BudgetVerbs,
     HistoryVerbs,
     RetentionVerbs,
+    MarkVerbs,
     WholeVerbs,
     Protocol,
 ):

@@ -14,6 +14,7 @@ from torpor.store.postgres.leases import LeaseVerbs
 from torpor.store.postgres.lending import Lent, lent
 from torpor.store.postgres.lines import LineVerbs
 from torpor.store.postgres.listener import channel_of
+from torpor.store.postgres.marks import MarkVerbs
 from torpor.store.postgres.retention import RetentionVerbs
 from torpor.store.postgres.runs import RunVerbs
 from torpor.store.postgres.schedules import ScheduleVerbs
@@ -43,6 +44,7 @@ class PostgresTx(
     BudgetVerbs,
     HistoryVerbs,
     RetentionVerbs,
+    MarkVerbs,
 ):
     """One transaction."""
 

@@ -26,6 +26,7 @@ TABLES = (
     *("lines", "places", "deadlines", "cancels", "compensations", "traces"),
     *("budgets", "holds", "shorts", "buckets"),
     *("forks", "cut_rows", "prunes", "stream_prunes", "retention"),
+    *("marks",),
 )
 _MISSING = re.compile(rf"no such table: (main\.)?({'|'.join(TABLES)})")
 _LATER = {

@@ -9,6 +9,7 @@ from torpor.store.sqlite.history import HistoryVerbs
 from torpor.store.sqlite.journal import JournalVerbs
 from torpor.store.sqlite.leases import LeaseVerbs
 from torpor.store.sqlite.lines import LineVerbs
+from torpor.store.sqlite.marks import MarkVerbs
 from torpor.store.sqlite.retention import RetentionVerbs
 from torpor.store.sqlite.runs import RunVerbs
 from torpor.store.sqlite.schedules import ScheduleVerbs
@@ -29,5 +30,6 @@ class SqliteTx(
     BudgetVerbs,
     HistoryVerbs,
     RetentionVerbs,
+    MarkVerbs,
 ):
     """One transaction."""
