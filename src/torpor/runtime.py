@@ -21,6 +21,7 @@ from torpor.store.opening import check_schema, open_store
 from torpor.waker import Waker
 from torpor.worker import guests
 from torpor.worker.outside_word import heard
+from torpor.worker.snapshot_door import answering
 from torpor.worker.worker import Worker
 
 if TYPE_CHECKING:
@@ -126,7 +127,9 @@ class Process:
         self.worker.schedules = app.schedules
         self.waker = Waker(store, lease_seconds=self.worker.lease_seconds)
         self.alone = False
-        """Whether this process is a worker and nothing else: then it looks after its libraries and hears of wakes at once."""
+        """Whether this process is a worker and nothing else: then it hears of wakes at once, and of snapshots."""
+        self.snapshot_socket = ""
+        """Where a host says that it takes a snapshot, if this process is alone (`worker.snapshot_door`)."""
         self.worker.on_due = self.waker.soon
         self.waker.on_ready = self.worker.wake
 
@@ -145,8 +148,13 @@ class Process:
         if not self.alone:
             await self._run()
             return
-        with heard(self.worker.registry, self.worker.look_now.set):
-            await self._run()
+        async with answering(self.snapshot_socket, self._opened):
+            with heard(self.worker.registry, self.worker.look_now.set):
+                await self._run()
+
+    def _opened(self) -> None:
+        if self.worker.ready.is_set():
+            self.worker.standing.try_now()
 
     async def _run(self) -> None:
         wakes = asyncio.create_task(self.waker.run())

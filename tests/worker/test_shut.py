@@ -79,6 +79,7 @@ def place(make_place: Callable[[str], Place]) -> Iterator[Place]:
 async def at_work(
     place: Place,
     *,
+    app: App = app,
     registry: rouse.Registry = rouse.process_registry,
     shut_seconds: float = 600.0,
     by_hand: bool = True,

@@ -39,6 +39,7 @@ async def serve(place: str, url: str, options: dict[str, Any]) -> int:
     async with opened(url) as store:
         measured = MeasuredStore(store)
         driver = Driver(store if port is None else cast("Store", measured), app, **{**usual, **given})
+        driver.process.snapshot_socket = said.snapshot_socket
         feed = Feed(driver.client, screen, only="-", failures=True)  # counts what was lost
         working = await driver.start(feed)
         programs = ", ".join(sorted(driver.process.worker.flows))

@@ -32,7 +32,14 @@ from .incarnation import Incarnation, Process, incarnation
 from .phases import Phase
 from .registry import Registration, Registry, mend, on_rousal, process_registry
 from .renewed import Renewed
-from .snapshot import SnapshotHooks, after_restore, before_snapshot, register_after_restore, register_before_snapshot
+from .snapshot import (
+    SnapshotHooks,
+    after_restore,
+    before_snapshot,
+    no_snapshot,
+    register_after_restore,
+    register_before_snapshot,
+)
 from .ticks import Watch, pass_gate, watch, watching
 from .token import Token
 from .watcher import Watcher, uninterrupted
@@ -74,6 +81,7 @@ __all__ = [
     "guard",
     "incarnation",
     "mend",
+    "no_snapshot",
     "on_rousal",
     "pass_gate",
     "process_registry",

@@ -65,12 +65,18 @@ class SnapshotHooks:
         A function may wait for another thread: it runs without the registry's lock, and others may look meanwhile.
 
         An error of a function goes through and those before it do not run: take no snapshot then, and call
-        `after_restore()`, which opens the gate.
+        `no_snapshot()`, which opens the gate.
         """
         self._registry.close_gate(SNAPSHOT)
         for func, args, kwargs in reversed(self._before):
             func(*args, **kwargs)
         self._watcher = Watcher(registry=self._registry)  # made last: the time that they took is no time away
+
+    def no_snapshot(self) -> None:
+        """Open the gate again: no snapshot was taken after all, so nothing happened, and nobody is told anything."""
+        with self._registry.lock:
+            self._watcher = None
+            self._registry.open_gate(SNAPSHOT)
 
     def after_restore(
         self, *, kind: Kind = Kind.COPIED, away_seconds: float = 0.0, certain: bool = False
@@ -106,4 +112,5 @@ process_hooks = SnapshotHooks()
 register_before_snapshot = process_hooks.register_before_snapshot
 register_after_restore = process_hooks.register_after_restore
 before_snapshot = process_hooks.before_snapshot
+no_snapshot = process_hooks.no_snapshot
 after_restore = process_hooks.after_restore

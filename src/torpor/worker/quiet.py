@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 from torpor import rouse
@@ -59,6 +60,7 @@ class Quiet:
     def begin(self, registry: rouse.Registry) -> None:
         """Hear of snapshots: of the process's, if that is the registry."""
         self._opened = registry.on_rousal(self._after, phase=rouse.Phase.OPEN_GATE)
+        self._worker.standing.on_open = self._go_on
         if registry is rouse.process_registry:
             process_hooks.register_before_snapshot(self._before)
 
@@ -97,12 +99,12 @@ class Quiet:
         return not busy and not any(e.progress.effects.past_gate for e in self._worker.executors.values())
 
     def _after(self, _rousal: rouse.Rousal) -> None:
-        """OPEN_GATE, in whichever thread. The standing still looks at the leases first."""
-        if self._worker.standing.pausing:
-            self._loop.call_soon_threadsafe(self._go_on)
+        """OPEN_GATE, in whichever thread: the standing need not wait to look whether the gate is open."""
+        with suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._worker.standing.try_now)
 
     def _go_on(self) -> None:
-        self._worker.standing.pausing = False
-        self._worker.standing.try_now()
-        self._worker.gate.ask_again()
-        self._worker.wake()
+        if self._worker.standing.pausing:
+            self._worker.standing.pausing = False
+            self._worker.gate.ask_again()
+            self._worker.wake()

@@ -79,6 +79,8 @@ class Standing:
         """How many it heard of."""
         self.recheck: Callable[[], Awaitable[None]] | None = None
         """Renews every lease and drops the lost ones; set by the worker."""
+        self.on_open: Callable[[], None] = _nothing
+        """Called once everything was checked again, and the worker acts."""
         self.on_copy: Callable[[str], None] = _nobody
         """Ends a process that is a copy, and is told why; set by the worker."""
         self.log: Any = logger("worker")
@@ -196,6 +198,7 @@ class Standing:
             if self._registry.is_open:
                 self._looked_at = self._two_clocks()
                 self._incarnation = now  # if it changed meanwhile the loop goes round again
+        self.on_open()
         return True
 
     async def _open(self) -> bool:
@@ -211,7 +214,8 @@ class Standing:
             if why.message != self.shut:
                 self.shut = why.message
                 hint = f"nothing is done meanwhile; it is tried again, after {self._shut_seconds:g} s this worker ends"
-                self.log.error("shut", why=why.message, hint=hint)
+                say = self.log.error if isinstance(why, rouse.RousalFailed) else self.log.warning
+                say("shut", why=why.message, hint=hint)
             if waited >= self._shut_seconds or self._stopping():
                 self.gone = f"its gate was shut for {waited:.1f} s: {why.message}"
                 return False
@@ -237,6 +241,10 @@ class Standing:
         if not self.gone and not await asyncio.to_thread(self._life.held):
             self.gone = "the life lock is lost: another process may believe that this one is dead"
         return not self.gone
+
+
+def _nothing() -> None:
+    """Nobody waits for it."""
 
 
 def _nobody(_why: str) -> None:
