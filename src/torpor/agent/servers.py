@@ -8,12 +8,15 @@ dead. That is no answer: the server may have done what it was asked. So here
   outcome is unknown, and a person says what happened (G4);
 * a server that died is connected to again by the next call that comes, of whatever run; one that cannot be reached was not
   asked, and the model is told so;
-* a server that does not start ends the run with an error that names it. Nothing is lost: `torpor retry` goes on from there.
+* a server that does not start ends the run with an error that names it. Nothing is lost: `torpor retry` goes on from there;
+* after a rousal (`torpor.rouse`) no connection of another life is used: over HTTP everything is made anew, without a goodbye,
+  for a copy of this process may still talk there; a program is asked whether it lives, and started anew if it does not.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import sys
 from contextlib import asynccontextmanager, suppress
@@ -23,6 +26,7 @@ from weakref import WeakKeyDictionary, WeakSet
 
 from pydantic_ai.exceptions import ModelRetry
 
+from torpor import rouse
 from torpor.agent.declared import hinted
 from torpor.errors import NotDone, ServerLost
 
@@ -48,6 +52,8 @@ _LOST: WeakSet[Any] = WeakSet()
 """Clients whose connection is known to be dead."""
 _REVIVED: WeakSet[Any] = WeakSet()
 """Clients that were connected anew behind pydantic-ai's back, and are closed with the last run that uses them."""
+_LIVES: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
+"""The incarnation in which a client was connected, or asked whether it lives."""
 _LOCKS: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
 
 
@@ -115,6 +121,8 @@ async def connected(toolsets: Sequence[AbstractToolset[Any]], agent: str, run: s
 
 async def _open(server: MCPToolset[Any], agent: str, run: str) -> None:
     """Connect. Raises ServerLost."""
+    if not server.is_running:
+        _LIVES[server.client] = rouse.incarnation()
     try:
         await _patiently(server.__aenter__)
     except Exception as error:
@@ -238,8 +246,28 @@ async def _look(servers: Sequence[MCPToolset[Any]]) -> None:
 
 async def _mend(servers: Sequence[MCPToolset[Any]], agent: str) -> None:
     for server in servers:
+        now = rouse.incarnation()
+        if _LIVES.get(server.client, now) != now:
+            _LIVES[server.client] = now
+            await _doubt(server)
         if server.client in _LOST:
             await _revive(server, agent)
+
+
+async def _doubt(server: MCPToolset[Any]) -> None:
+    """After a rousal: is this connection any good? One over HTTP is not; a program beside this process may be."""
+    transport = server.client.transport
+    if hasattr(transport, "command"):
+        await _look([server])
+        return
+    _LOST.add(server.client)
+    for (
+        each
+    ) in gc.get_objects():  # the library keeps it where nobody else can reach it, and would say goodbye in its name
+        if type(each).__name__ == "StreamableHTTPTransport" and each.session_id == getattr(
+            transport, "_session_id", ""
+        ):
+            each.session_id = None
 
 
 async def _revive(server: MCPToolset[Any], agent: str) -> None:
