@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -99,6 +100,49 @@ def test_run_restarts_the_program(tmp_path: Path, manners: str) -> None:
         assert second != first
         os.kill(second, signal.SIGKILL)
         assert watched.process.wait(PATIENCE_SECONDS) == 128 + signal.SIGKILL
+
+
+_IN_PYTHON = """
+import json, random, signal
+
+def draw(*_):
+    print(json.dumps({"drawn": random.random()}), flush=True)
+
+signal.signal(signal.SIGUSR2, draw)
+draw()
+while True:
+    signal.pause()
+"""
+_IN_NODE = """
+const draw = () => console.log(JSON.stringify({drawn: Math.random()}))
+process.on('SIGUSR2', draw)
+draw()
+setInterval(() => {}, 1000)
+"""
+GENERATORS = {sys.executable: ("-c", _IN_PYTHON), "node": ("-e", _IN_NODE)}
+"""Programs with a generator of their own, which draw at their start and at SIGUSR2; Node where it is installed."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("program", [each for each in GENERATORS if shutil.which(each)])
+def test_a_program_with_generators_of_its_own(tmp_path: Path, program: str) -> None:
+    """It goes on drawing after a rousal that it is told of by a signal, and with `--restart` it is another one that draws."""
+    for ways in (("--signal", "USR2"), ("--restart",)):
+        command = (*ROUSE, "run", *QUICK, *ways, "--", program, *GENERATORS[program])
+        with child(*command, ROUSE_HOST_FILE=str(tmp_path / "generation")) as watched:
+            drawn = [watched.until("drawn")["drawn"]]
+            first = running(watched.process.pid)
+            host_says(tmp_path, f"{ways}")
+            drawn.append(watched.until("drawn")["drawn"])
+            assert (running(watched.process.pid) == first) is (ways != ("--restart",))
+            assert len(set(drawn)) == 2
+            watched.process.send_signal(signal.SIGTERM)
+            assert watched.process.wait(PATIENCE_SECONDS) == 128 + signal.SIGTERM
+
+
+def running(parent: int) -> list[str]:
+    """Return the programs below a process."""
+    return Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
 
 
 @pytest.mark.parametrize(
