@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import random
 import sys
-import tempfile
 from typing import Any
 
 from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
@@ -32,12 +31,10 @@ def life_lock() -> str:
 def drawn() -> Drawn:
     """Draw what torpor names things by, and what the libraries around it draw."""
     nowhere: Any = None
-    names: Any = tempfile._get_candidate_names()  # type: ignore[attr-defined] # noqa: SLF001 - what it would try first
     return {
         "worker": Worker(nowhere, {}).name + Worker(nowhere, {}).name,
         "life lock": life_lock(),
         "random": str(random.random()),  # noqa: S311 - that it is no secret is the point
-        "file": next(names),
         "span": str(RandomIdGenerator().generate_span_id()),
     }
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 ITS_OWN = {"worker", "life lock"}
 """What torpor draws, from the kernel, when it is needed."""
-OF_LIBRARIES = {"random", "file", "span"}
+OF_LIBRARIES = {"random", "span"}
 _DRAW = {
     "uuid1",
     "uuid4",
@@ -96,13 +96,9 @@ def drawn_at_load(tree: ast.AST) -> Iterator[str]:
 def drawn_from_shared(tree: ast.AST) -> Iterator[str]:
     """Return what is drawn from the generator of `random` that every copy has."""
     for node in ast.walk(tree):
-        if (
-            isinstance(node, ast.Attribute)
-            and isinstance(node.value, ast.Name)
-            and node.value.id in {"random", "machine_random"}
-        ):
-            if node.attr not in _SEEDED:
-                yield f"random.{node.attr}"
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            shared = node.value.id in {"random", "machine_random"}
+            yield from (f"random.{node.attr}",) if shared and node.attr not in _SEEDED else ()
 
 
 def _called(call: ast.Call) -> str:
