@@ -1,0 +1,146 @@
+"""A worker process that was away: its author's callbacks run in it, fail in it, and what it is connected to is left behind.
+
+Real processes: the host's word comes to a socket, and a process is stopped with SIGSTOP for longer than its limits.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.patience import PATIENCE_SECONDS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tests.cases.world import Member, World
+
+
+@pytest.fixture
+def host_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Return what says something to the workers that were started since."""
+    path = tmp_path / "host"
+    monkeypatch.setenv("ROUSE_HOST_SOCKET", str(path))
+
+    def say(**words: Any) -> None:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as speaking:
+            speaking.sendto(json.dumps(words).encode(), str(path))
+
+    return say
+
+
+def working(world: World, **options: Any) -> tuple[Member, int]:
+    """Return a worker in the middle of a step, and the run."""
+    world.outside.hold("look")
+    worker = world.worker("roused", **options)
+    run = world.start("works")
+    world.outside.next("look")
+    return worker, run
+
+
+@pytest.mark.slow
+def test_the_host_is_heard_and_everything_goes_on(world: World, host_says: Callable[..., None]) -> None:
+    """Told once, at once, of what kind it was; the step that was under way counts under the lease that it had."""
+    _, run = working(world)
+    host_says(event="generation 2", kind="copied", away_seconds=7200)
+    assert world.outside.next("roused").said["kind"] == "copied"
+    world.outside.free("look")
+    world.result(run)
+    assert {line.epoch for line in world.journal(run)} == {1}
+    host_says(event="generation 2", kind="copied", away_seconds=7200)
+    host_says(event="generation 3", kind="slept", away_seconds=60)
+    assert world.outside.next("roused", 2).said["kind"] == "slept"
+    assert len(world.outside.all("act")) == 1
+
+
+@pytest.mark.slow
+def test_a_callback_that_fails_for_a_while(world: World, host_says: Callable[..., None]) -> None:
+    """Nothing is committed and nothing done meanwhile; when it succeeds the worker goes on by itself."""
+    worker, run = working(world)
+    world.outside.hold("roused")
+    host_says(event="2", kind="copied")
+    world.outside.next("roused").answer("ask again later")
+    world.outside.free("look")
+    for number in (2, 3):
+        again = world.outside.next("roused", number)
+        assert [line.kind for line in world.journal(run)] == []
+        again.answer("ask again later")
+    world.outside.free("roused")
+    world.result(run)
+    assert {line.epoch for line in world.journal(run)} == {1}
+    assert len(world.outside.all("act")) == 1
+    assert "event='shut'" in worker.log
+    assert "callback may_go_on failed in AUTHORITY" in worker.log
+    assert "event='open again'" in worker.log
+
+
+@pytest.mark.slow
+def test_a_callback_that_fails_for_good(
+    world: World, host_says: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker ends and says of what; another one has the run long before the lease would have ended (G2, G13)."""
+    monkeypatch.setenv("TORPOR_SHUT_SECONDS", "0.5")
+    worker, run = working(world, lease_seconds=3600.0)
+    world.outside.free("roused", value="you are not the one")
+    host_says(event="2", kind="copied")
+    assert worker.process.wait(PATIENCE_SECONDS) not in {0, None}
+    assert "its gate was shut for 0.5 s: callback may_go_on failed in AUTHORITY" in worker.log
+    assert "you are not the one" in worker.log
+    assert world.outside.all("act") == []
+    world.outside.free("look", "roused")
+    world.worker("roused", name="w1")
+    world.result(run)
+    assert len(world.outside.all("act")) == 1
+
+
+class _Ports(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        """Say from which port it is asked."""
+        body = str(self.client_address[1]).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name of its parent
+        """Say nothing."""
+
+
+@pytest.fixture
+def page(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Serve a page that keeps connections open."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Ports)
+    server.daemon_threads = True
+    monkeypatch.setenv("PAGE", f"http://127.0.0.1:{server.server_port}/")
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("page")
+def test_connections_of_another_life_are_left(world: World) -> None:
+    """An author's client keeps its connection from run to run, until the process was stopped: then it opens a new one."""
+    worker = world.worker("roused")
+    first, second = (world.result(world.start("asks")) for _ in range(2))
+    assert first == second
+    os.kill(worker.pid, signal.SIGSTOP)
+    threading.Event().wait(3.5)  # a tick and the limit of a freeze: time is what this is about
+    os.kill(worker.pid, signal.SIGCONT)
+    assert world.outside.next("roused").said["kind"] == "frozen"
+    third, fourth = (world.result(world.start("asks")) for _ in range(2))
+    assert third == fourth
+    assert third != first
