@@ -52,6 +52,8 @@ _LOST: WeakSet[Any] = WeakSet()
 """Clients whose connection is known to be dead."""
 _REVIVED: WeakSet[Any] = WeakSet()
 """Clients that were connected anew behind pydantic-ai's back, and are closed with the last run that uses them."""
+_SPEAKER, _ITS_NAME = "StreamableHTTPTransport", "session_id"
+"""The library's class that speaks HTTP, and where it keeps what the server calls the connection."""
 _LIVES: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
 """The incarnation in which a client was connected, or asked whether it lives."""
 _LOCKS: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
@@ -267,7 +269,7 @@ async def _doubt(server: MCPToolset[Any]) -> None:
         if type(each).__name__ == "StreamableHTTPTransport" and each.session_id == getattr(
             transport, "_session_id", ""
         ):
-            each.session_id = None
+            setattr(each, _ITS_NAME, None)
 
 
 async def _revive(server: MCPToolset[Any], agent: str) -> None:
