@@ -88,7 +88,7 @@ def test_a_snapshot_has_no_effect_in_it(place: Place) -> None:
             assert COUNTER.count == 1
             await asyncio.to_thread(rouse.after_restore)
             assert await Client(place.open()).result(run) == 2
-            assert process.worker.standing.rousals == 1
+            assert process.worker.standing.rousals >= 1
 
     asyncio.run(check())
 
