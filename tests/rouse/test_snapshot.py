@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
+from tests.patience import PATIENCE_SECONDS
 from tests.rouse.clocks_by_hand import ClocksByHand
 from torpor import rouse
 from torpor.rouse import Kind, Phase, SnapshotHooks
@@ -74,8 +77,73 @@ def test_a_watcher_that_noticed_first_leaves_nothing_to_tell() -> None:
     registry.pass_gate()
 
 
+def test_an_event_of_a_moment_ago_is_not_the_restore() -> None:
+    """Woken, told by the host, and saved again at once: each copy that is restored then must reseed."""
+    registry, told = rouse.Registry(), list[rouse.Rousal]()
+    hooks = SnapshotHooks(registry)
+    registry.on_rousal(told.append)
+    watcher = rouse.Watcher(rouse.Limits(tick_seconds=60.0), registry=registry)
+    for number in range(3):
+        host = rouse.Finding(Kind.COPIED, "the host", certain=True, by="host file", notice=f"host: {number}")
+        first = watcher.hear(host)
+        hooks.before_snapshot()
+        second = hooks.after_restore()
+        assert second is not None
+        assert told[-2:] == [first, second]
+
+
+def test_no_snapshot_was_taken() -> None:
+    """The gate opens, nobody is told, and the life goes on; also where there was nothing to call off."""
+    registry, told = rouse.Registry(), list[rouse.Rousal]()
+    hooks = SnapshotHooks(registry)
+    registry.on_rousal(told.append)
+    born_in = registry.pass_gate()
+    hooks.before_snapshot()
+    assert not registry.is_open
+    for _ in range(2):
+        hooks.no_snapshot()
+        assert registry.is_open
+    assert registry.pass_gate() == born_in
+    assert told == []
+
+
+def test_what_was_registered_can_be_taken_back() -> None:
+    """By the function, however often it was registered; the others stay."""
+    registry, calls = rouse.Registry(), list[str]()
+    hooks = SnapshotHooks(registry)
+    for name in ("a", "b"):
+        hooks.register_before_snapshot(calls.append, name)
+        hooks.register_after_restore(calls.append, name)
+    hooks.register_after_restore(calls.clear)
+    hooks.take_back(calls.append)
+    hooks.take_back(calls.append)
+    calls.append("stays until it is cleared")
+    hooks.before_snapshot()
+    assert calls == ["stays until it is cleared"]
+    hooks.after_restore()
+    assert calls == []
+
+
+def test_a_function_before_a_snapshot_may_wait_for_a_thread_that_looks() -> None:
+    """It runs without the registry's lock, which whoever looks needs; and the time it takes is no time away."""
+    registry = rouse.Registry()
+    hooks = SnapshotHooks(registry)
+    watcher = rouse.Watcher(registry=registry)
+    looked: list[object] = []
+
+    def wait() -> None:
+        looking = threading.Thread(target=lambda: looked.append(watcher.check()))
+        looking.start()
+        looking.join(PATIENCE_SECONDS)
+        assert not looking.is_alive()
+
+    hooks.register_before_snapshot(wait)
+    hooks.before_snapshot()
+    assert looked == [None]
+
+
 def test_a_failure_before_the_snapshot_leaves_the_gate_closed() -> None:
-    """Whoever takes snapshots takes none, and opens the gate by saying that it is over."""
+    """Whoever takes snapshots takes none, and opens the gate by saying so."""
     registry, calls = rouse.Registry(), list[str]()
     hooks = SnapshotHooks(registry)
     hooks.register_before_snapshot(calls.append, "first")
@@ -85,7 +153,7 @@ def test_a_failure_before_the_snapshot_leaves_the_gate_closed() -> None:
     assert calls == []
     with pytest.raises(rouse.GateClosed):
         registry.pass_gate()
-    hooks.after_restore()
+    hooks.no_snapshot()
     registry.pass_gate()
 
 

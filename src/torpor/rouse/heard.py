@@ -51,6 +51,11 @@ class Heard:
         while len(self._notices) > REMEMBERED:
             del self._notices[next(iter(self._notices))]
 
+    def settle(self) -> None:
+        """Take no report any more for a late one of what was told: from here on it is of another event."""
+        for told in self._told.values():
+            told.by.clear()
+
     def that_ended(self, life: Incarnation, clocks: Clocks) -> Told | None:
         """Return the telling of the rousal that ended this life, if one did by these clocks."""
         return self._told.get((life, clocks))

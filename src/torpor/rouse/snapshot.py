@@ -70,6 +70,8 @@ class SnapshotHooks:
         self._registry.close_gate(SNAPSHOT)
         for func, args, kwargs in reversed(self._before):
             func(*args, **kwargs)
+        with self._registry.lock:
+            self._registry.heard.settle()  # an event of a moment ago is not the restore that comes
         self._watcher = Watcher(registry=self._registry)  # made last: the time that they took is no time away
 
     def no_snapshot(self) -> None:
