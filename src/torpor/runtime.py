@@ -20,7 +20,7 @@ from torpor.store import values
 from torpor.store.opening import check_schema, open_store
 from torpor.waker import Waker
 from torpor.worker import guests
-from torpor.worker.outside_word import heard
+from torpor.worker.outside_word import hear
 from torpor.worker.snapshot_door import answering
 from torpor.worker.worker import Worker
 
@@ -149,8 +149,17 @@ class Process:
             await self._run()
             return
         async with answering(self.snapshot_socket, self._opened):
-            with heard(self.worker.registry, self.worker.look_now.set):
+            hearing = asyncio.create_task(self._hear())
+            try:
                 await self._run()
+            finally:
+                hearing.cancel()
+                with suppress(asyncio.CancelledError):
+                    await hearing
+
+    async def _hear(self) -> None:
+        await self.worker.ready.wait()  # opening takes some ten milliseconds, which a worker's start need not wait for
+        await hear(self.worker.registry, self.worker.look_now.set)
 
     def _opened(self) -> None:
         if self.worker.ready.is_set():

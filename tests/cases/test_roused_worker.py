@@ -25,12 +25,13 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def host_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+def host_says(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Return what says something to the workers that were started since."""
     path = tmp_path / "host"
     monkeypatch.setenv("ROUSE_HOST_SOCKET", str(path))
 
     def say(**words: Any) -> None:
+        world.until(path.is_socket, "somebody listens")
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as speaking:
             speaking.sendto(json.dumps(words).encode(), str(path))
 
