@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 from torpor import rouse
 from torpor.client import Client, blobs_address
 from torpor.errors import StoreUnavailable, UsageError
+from torpor.rouse.detectors.pulse import Pulse, patient_detectors
 from torpor.sdk.app import App
 from torpor.store import values
 from torpor.store.opening import check_schema, open_store
-from torpor.waker import Waker
+from torpor.waker import TICK_SECONDS, Waker
 from torpor.worker import guests
 from torpor.worker.outside_word import hear
 from torpor.worker.snapshot_door import answering
@@ -125,7 +126,9 @@ class Process:
         flows = {name: flow for name, flow in app.flows.items() if not programs or name in programs}
         self.worker = Worker(store, flows, **options)
         self.worker.schedules = app.schedules
-        self.waker = Waker(store, lease_seconds=self.worker.lease_seconds)
+        self._pulse = Pulse(rouse.Clocks(), TICK_SECONDS)  # a loop that a flow blocks is not taken for a freeze
+        self.worker.detectors = patient_detectors(rouse.Limits(tick_seconds=TICK_SECONDS), self._pulse)
+        self.waker = Waker(store, lease_seconds=self.worker.lease_seconds, detectors=self.worker.detectors)
         self.alone = False
         """Whether this process is a worker and nothing else: then it hears of wakes at once, and of snapshots."""
         self.snapshot_socket = ""
@@ -166,11 +169,13 @@ class Process:
             self.worker.standing.try_now()
 
     async def _run(self) -> None:
+        self._pulse.start()
         wakes = asyncio.create_task(self.waker.run())
         wakes.add_done_callback(lambda _: self.worker.stop())
         try:
             await self.worker.run()
         finally:
+            self._pulse.stop()
             await guests.left()
             wakes.cancel()
             with suppress(asyncio.CancelledError):

@@ -20,7 +20,7 @@ from torpor.engine.sweeps import Swept
 from torpor.errors import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from torpor.engine.leases import Reaped
     from torpor.store.protocol import Store, Tx
@@ -100,6 +100,7 @@ class Waker:
         lease_seconds: float = LEASE_SECONDS,
         clocks: rouse.Clocks | None = None,
         registry: rouse.Registry = rouse.process_registry,
+        detectors: Sequence[rouse.Detector] | None = None,
     ) -> None:
         """Watch a store. `clocks` show that this process was away, `registry` is told; the store's own clock says what is due.
 
@@ -109,7 +110,7 @@ class Waker:
         self._lease_seconds = lease_seconds
         limits = rouse.Limits(tick_seconds=TICK_SECONDS)
         self._registry = registry
-        self._watcher = rouse.Watcher(limits, clocks=clocks, registry=registry)
+        self._watcher = rouse.Watcher(limits, clocks=clocks, detectors=detectors, registry=registry)
         self._roused, self._life = False, rouse.incarnation()
         self._sweeps = [_Standing(sweep) for sweep in SWEEPS]
         self._news = asyncio.Event()

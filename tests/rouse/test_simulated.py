@@ -99,3 +99,22 @@ def test_a_loop_that_blocks_itself_is_not_frozen() -> None:
     assert rousal is not None
     assert (rousal.kind, rousal.away_seconds) == (Kind.FROZEN, 59.0)
     assert watcher.check() is None
+
+
+def test_several_readers_share_a_pulse() -> None:
+    """Each looks at what lies between its own looks: who looks often takes nothing from who looks seldom."""
+    clocks = ClocksByHand()
+    pulse = Pulse(clocks.clocks, LIMITS.tick_seconds)
+    stopped = PulseStopped(LIMITS.tick_seconds, LIMITS.freeze_seconds, pulse)
+    often, seldom = (
+        rouse.Watcher(LIMITS, clocks=clocks.clocks, detectors=[stopped], registry=rouse.Registry()) for _ in range(2)
+    )
+    for step in (0.5, 0.5, 60.0, 0.5, 0.5):
+        clocks.pass_time(step)
+        pulse.beat()
+        rousal = often.check()
+        assert (rousal is not None) is (step == 60.0)
+    late = seldom.check()
+    assert late is not None
+    assert late.away_seconds == 59.0
+    assert seldom.check() is None

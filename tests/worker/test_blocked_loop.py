@@ -11,12 +11,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.patience import PATIENCE_SECONDS
-from torpor import App, Context, clock
+from torpor import App, Context, clock, rouse
 from torpor.client import Client
 from torpor.runtime import Process
+from torpor.waker import TICK_SECONDS
 from torpor.worker.blocked import LOOK_SECONDS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.stores import Place
     from torpor.store.protocol import Store
 
 SAID = threading.Event()
@@ -128,3 +132,29 @@ def hear(store: Store, flow: str, function: str, *, lease_seconds: float) -> Ear
     finally:
         logging.getLogger("torpor.worker").removeHandler(ear)
     return ear
+
+
+@pytest.mark.slow
+def test_a_blocked_loop_is_no_freeze(make_place: Callable[[str], Place]) -> None:
+    """The threads beside it went on: no phase runs, and no connection of the author's is dropped."""
+    long = rouse.Limits(tick_seconds=TICK_SECONDS)
+
+    async def check() -> None:
+        process = Process(make_place("memory").open(), app)
+        working = asyncio.create_task(process.run())
+        await process.worker.ready.wait()
+        default = rouse.Watcher(long, registry=rouse.Registry())
+        seen = rouse.incarnation()
+        ends_at = clock.monotonic() + long.tick_seconds + long.freeze_seconds + 0.5
+        while clock.monotonic() < ends_at:
+            pass
+        assert process.worker.standing.look()
+        assert process.worker.standing.rousals == 0
+        assert rouse.incarnation() == seen
+        found = default.check()
+        assert found is not None, "the detector that has no pulse takes it for one"
+        assert found.kind is rouse.Kind.FROZEN
+        process.worker.stop()
+        await working
+
+    asyncio.run(check())

@@ -18,8 +18,7 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING
 
 from .detectors.clocks import Clocks, Limits
-from .detectors.differences import Frozen, default_detectors
-from .detectors.pulse import Pulse, PulseStopped
+from .detectors.pulse import Pulse, patient_detectors
 from .errors import RousalFailed
 from .registry import process_registry
 from .watcher import Watcher
@@ -180,11 +179,7 @@ async def watching(
 
     limits, clocks = limits or Limits(), clocks or Clocks()
     pulse = Pulse(clocks, limits.tick_seconds)
-    detectors = [
-        PulseStopped(each.tick_seconds, each.freeze_seconds, pulse) if isinstance(each, Frozen) else each
-        for each in default_detectors(limits)
-    ]
-    watcher = Watcher(limits, clocks=clocks, detectors=detectors, registry=registry)
+    watcher = Watcher(limits, clocks=clocks, detectors=patient_detectors(limits, pulse), registry=registry)
     pulse.start()
     try:
         with outside(watcher.registry) as opened:

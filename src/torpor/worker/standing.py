@@ -23,7 +23,7 @@ from torpor.store.protocol import Lane
 from torpor.worker.lines import logger
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
     from torpor.store.protocol import LifeLock, Store
 
@@ -46,6 +46,7 @@ class Standing:
         registry: rouse.Registry = rouse.process_registry,
         shut_seconds: float = SHUT_SECONDS,
         stopping: Callable[[], bool] = lambda: False,
+        detectors: Sequence[rouse.Detector] | None = None,
     ) -> None:
         """Begin in the present incarnation, with the life lock just taken. `registry` is told of rousals found here.
 
@@ -58,7 +59,7 @@ class Standing:
         self._registry = registry
         self._shut_seconds = shut_seconds
         self._stopping = stopping
-        self._watcher = rouse.Watcher(limits, clocks=clocks, registry=registry)
+        self._watcher = rouse.Watcher(limits, clocks=clocks, detectors=detectors, registry=registry)
         self._looked_at = self._two_clocks()
         self._pid = os.getpid()
         self._checking: asyncio.Future[bool] | None = None

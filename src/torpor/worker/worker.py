@@ -106,7 +106,8 @@ class Worker:
         self.drain_seconds = drain_seconds
         self.shut_seconds, self.snapshot_seconds = shut_seconds, snapshot_seconds
         self.clocks, self.registry = rouse.Clocks(), rouse.process_registry
-        """Where it is seen that this process was away, and who is told of it."""
+        self.detectors: Sequence[rouse.Detector] | None = None
+        """Where and how it is seen that this process was away, and who is told; None: `rouse.default_detectors`."""
         self.secrets = Secrets(secret)
         self.log = logger("worker", struck=self.secrets.struck, worker=self.name)
         self.executors: dict[int, Executor] = {}
@@ -116,14 +117,13 @@ class Worker:
         self.on_event: Callable[[str, roles.Executor, State], None] = _nobody
         """Told when a run is taken up, put away or lost: for `torpor dev` and the demo."""
         self.look_now = asyncio.Event()
-        """Set by whoever has reason to believe that this process was away: then the tick does not wait for its second."""
+        """Set by whoever believes that this process was away: then the tick does not wait for its second."""
         self.ready = asyncio.Event()
         """Set once the worker is known to the store and claims."""
         self._tags = [*dict.fromkeys(tags)] if only_tags else ["", *dict.fromkeys(tags)]
         self._served: dict[int, Served] = {}
         self._wake = asyncio.Event()
-        self._stopping = False
-        self._tenant = 0
+        self._stopping, self._tenant = False, 0
         self._time = (0, 0.0)
         self._threads = Threads(threads, "torpor-step")
         self._provider = tracer_provider
@@ -151,11 +151,11 @@ class Worker:
             await self._end()
 
     async def _begin(self) -> None:
-        about = self.registry, self.shut_seconds, lambda: self._stopping
+        own = self.detectors if self.clocks == rouse.Clocks() else None  # they are for the machine's clocks
+        about = self.registry, self.shut_seconds, lambda: self._stopping, own
         self.standing = Standing(self.store, self.life, rouse.Limits(tick_seconds=TICK_SECONDS), self.clocks, *about)
         self.standing.recheck, self.standing.on_copy, self.standing.log = self._recheck, self._end_copy, self.log
-        micros = clock.micros(self.lease_seconds)
-        self.committer = Committer(self.store, self.standing, lease_micros=micros)
+        self.committer = Committer(self.store, self.standing, lease_micros=clock.micros(self.lease_seconds))
         self.streams = Streams(self.store, self.standing)
         self.gate = Gate(self.store, self.standing)
         self.calls = Calls(self._threads)

@@ -5,24 +5,27 @@ from __future__ import annotations
 import threading
 from collections import deque
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING, ClassVar
 
 from ..event import Finding, Kind
 from .clocks import MICROSECONDS
+from .differences import Frozen, default_detectors
 
 if TYPE_CHECKING:
-    from .clocks import Clocks, Reading
+    from .clocks import Clocks, Detector, Limits, Reading
+
+_REMEMBERED = 20_000
+"""Beats: some hours at a tick of a second. Whoever looks later than that finds a freeze that may have been none."""
 
 
 class Pulse:
-    """Notes the monotonic clock twice a tick, in a thread, for one reader."""
+    """Notes the monotonic clock twice a tick, in a thread, for any number of readers."""
 
     def __init__(self, clocks: Clocks, tick_seconds: float) -> None:
         """Call `start()`, or `beat()` by hand."""
         self._clocks = clocks
         self._every_seconds = tick_seconds / 2
-        self._beats: deque[int] = deque([clocks.monotonic()])
+        self._beats: deque[int] = deque([clocks.monotonic()], _REMEMBERED)
         self._stop = threading.Event()
 
     def start(self) -> None:
@@ -37,11 +40,22 @@ class Pulse:
         """Note the time."""
         self._beats.append(self._clocks.monotonic())
 
-    def longest_gap(self, until: int) -> int:
-        """Return the longest time without a beat since the last call, up to the moment `until`; microseconds."""
-        beats = [self._beats.popleft() for _ in range(len(self._beats))]
-        self._beats.appendleft(max(until, beats[-1]))
-        return max(later - earlier for earlier, later in pairwise([*beats, max(until, beats[-1])]))
+    def longest_gap(self, since: int, until: int) -> int:
+        """Return the longest time without a beat between two moments; microseconds."""
+        while True:
+            try:
+                return self._longest_gap(since, until)
+            except RuntimeError:  # it beat just then
+                continue
+
+    def _longest_gap(self, since: int, until: int) -> int:
+        longest, later = 0, until
+        for beat in reversed(self._beats):
+            if beat <= since:
+                break
+            if beat < later:
+                longest, later = max(longest, later - beat), beat
+        return max(longest, later - since)
 
     def _loop(self) -> None:
         while not self._stop.wait(self._every_seconds):
@@ -64,11 +78,19 @@ class PulseStopped:
     pulse: Pulse
     name: ClassVar[str] = "frozen"
 
-    def __call__(self, _before: Reading, now: Reading) -> Finding | None:
+    def __call__(self, before: Reading, now: Reading) -> Finding | None:
         """Find a gap between two beats that is at least `freeze_seconds` longer than a tick."""
-        seconds = self.pulse.longest_gap(now.monotonic_at) / MICROSECONDS - self.tick_seconds
+        seconds = self.pulse.longest_gap(before.monotonic_at, now.monotonic_at) / MICROSECONDS - self.tick_seconds
         if seconds < self.freeze_seconds:
             return None
         limit = f"limit {self.freeze_seconds:g} s"
         evidence = f"no thread ran for {seconds:.3f} s more than a tick of {self.tick_seconds:g} s ({limit})"
         return Finding(Kind.FROZEN, evidence, seconds, by=self.name)
+
+
+def patient_detectors(limits: Limits, pulse: Pulse) -> tuple[Detector, ...]:
+    """Return `default_detectors` for whoever looks from an event loop: one that is blocked by its own code is no freeze."""
+    return tuple(
+        PulseStopped(each.tick_seconds, each.freeze_seconds, pulse) if isinstance(each, Frozen) else each
+        for each in default_detectors(limits)
+    )
