@@ -21,6 +21,8 @@ from torpor.errors import StoreUnavailable
 from torpor.runtime import Process
 from torpor.testing import showing
 from torpor.waker import Waker
+from torpor.worker.exposition import text
+from torpor.worker.measured import Counters
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -174,11 +176,14 @@ def test_a_shut_worker_does_nothing_until_it_is_mended(place: Place, caplog: pyt
                 assert journal(place, run) == before
                 assert journal(place, other) == []
                 assert COUNTER.count == 0
+                assert "\ntorpor_worker_shut 1\n" in text(Counters(), 2, None, None, standing)
                 reseeding.broken = False
                 assert await client.result(run) == ("done", 1)
                 assert await client.result(other) == ("done", 2)
                 assert journal(place, run) == DONE
                 assert (standing.shut, standing.rousals) == ("", 1)
+                assert "\ntorpor_worker_shut 0\n" in (page := text(Counters(), 0, None, None, standing))
+                assert "\ntorpor_rousals_total 1\n" in page
         finally:
             failing.take_back()
 
