@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.patience import PATIENCE_SECONDS
+from torpor import rouse
+from torpor.client.beacon import StoreBeacon
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -100,6 +102,39 @@ def test_a_callback_that_fails_for_good(
     world.worker("roused", name="w1")
     world.result(run)
     assert len(world.outside.all("act")) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", ["this one", "the other one"])
+def test_of_two_copies_the_beacon_lets_one_go_on(
+    world: World, host_says: Callable[..., None], monkeypatch: pytest.MonkeyPatch, first: str
+) -> None:
+    """Whoever asked first acts; the other ends without having written a byte, and says that another copy went on (C01, G2)."""
+    monkeypatch.setenv("TORPOR_SHUT_SECONDS", "0.5")
+    monkeypatch.setenv("BEACON", world.url)
+    world.outside.hold("look")
+    worker = world.worker("placed", lease_seconds=3600.0)
+    run = world.start("works")
+    world.outside.next("look")
+    beacon = StoreBeacon(world.store)
+    copy = rouse.Place(beacon, "placed")
+    copy.mark = beacon.read("placed")  # what a copy of the machine has in its memory
+    if first == "the other one":
+        assert copy.ask().current
+    host_says(event="2", kind="copied")
+    if first == "this one":
+        world.until(lambda: beacon.read("placed") != copy.mark, "the worker asked")
+        assert not copy.ask().current
+        world.outside.free("look")
+        world.result(run)
+        assert len(world.outside.all("act")) == 1
+        assert worker.process.poll() is None
+    else:
+        assert worker.process.wait(PATIENCE_SECONDS) not in {0, None}
+        assert "this memory is not the current one" in worker.log
+        assert "another copy woke where we did" in worker.log
+        assert world.journal(run) == []
+        assert world.outside.all("act") == []
 
 
 class _Ports(BaseHTTPRequestHandler):
