@@ -157,7 +157,7 @@ def test_a_shut_worker_does_nothing_until_it_is_mended(place: Place, caplog: pyt
     """No commit, no effect, no claim; then what was done before is recorded under the lease that it had (G2)."""
     caplog.set_level(logging.WARNING, logger="torpor")
 
-    async def check() -> None:
+    async def check() -> str:
         reseeding = Reseeding()
         failing = rouse.on_rousal(reseeding, phase=rouse.Phase.RESEED)
         try:
@@ -184,11 +184,12 @@ def test_a_shut_worker_does_nothing_until_it_is_mended(place: Place, caplog: pyt
                 assert (standing.shut, standing.rousals) == ("", 1)
                 assert "\ntorpor_worker_shut 0\n" in (page := text(Counters(), 0, None, None, standing))
                 assert "\ntorpor_rousals_total 1\n" in page
+                return process.worker.name
         finally:
             failing.take_back()
 
-    asyncio.run(check())
-    said = [record.getMessage() for record in caplog.records]
+    name = asyncio.run(check())
+    said = [line for record in caplog.records if f"worker='{name}'" in (line := record.getMessage())]
     assert sum("event='shut'" in line and "no entropy" in line for line in said) == 1
     assert sum("event='roused'" in line for line in said) == 1
     assert any("event='open again'" in line for line in said)
