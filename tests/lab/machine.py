@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 QEMU = "qemu-system-x86_64"
 MEGABYTES = 512
-CPU = "Nehalem"
+CPU = "Westmere"
 """numpy wants x86-64-v2."""
 COMMAND_LINE = "console=ttyS0 quiet panic=-1 reboot=t tsc=reliable random.trust_cpu=on"
 
