@@ -23,7 +23,14 @@ MODULES = ("virtio_pci", "virtio_blk", "virtio_console", "virtio_net", "crc32c_g
 PYTHON = (3, 11, 2)
 """The version that the suite has."""
 ROOT_MEGABYTES = 1024
-_TOO_MUCH = ("usr/share/doc", "usr/share/man", "usr/share/locale", "usr/share/info", "var/cache/apt", "var/lib/apt/lists")
+_TOO_MUCH = (
+    "usr/share/doc",
+    "usr/share/man",
+    "usr/share/locale",
+    "usr/share/info",
+    "var/cache/apt",
+    "var/lib/apt/lists",
+)
 
 
 def system(kept: Kept) -> Path:
@@ -37,7 +44,9 @@ def system(kept: Kept) -> Path:
 
 def _make_system(folder: Path, kept: Kept) -> None:
     if os.getuid() != 0:
-        raise CannotBuildError("debootstrap wants root, to make the guest of tests/lab\nhint: run the tests as root once")
+        raise CannotBuildError(
+            "debootstrap wants root, to make the guest of tests/lab\nhint: run the tests as root once"
+        )
     tree = folder / "tree"
     kept.say(f"lab: debootstrap {SUITE} with {', '.join(PACKAGES)} (half a minute or more)")
     # In namespaces of its own: it mounts things, which must be gone, and ended, however this ends.
@@ -69,7 +78,9 @@ def _kernel(folder: Path) -> None:
     depends = subprocess.run(["apt-cache", "depends", KERNEL], capture_output=True, text=True, check=False).stdout
     named = re.search(r"Depends: (linux-image-\S+)", depends)
     if named is None:
-        raise CannotBuildError(f"apt does not know {KERNEL}\nhint: apt-get update, and look at: apt-cache policy {KERNEL}")
+        raise CannotBuildError(
+            f"apt does not know {KERNEL}\nhint: apt-get update, and look at: apt-cache policy {KERNEL}"
+        )
     run("apt-get", "download", "-o", "APT::Sandbox::User=root", named[1], cwd=unpacked)
     [package] = unpacked.glob("*.deb")
     run("dpkg-deb", "-x", str(package), str(unpacked / "root"))

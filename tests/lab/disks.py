@@ -28,14 +28,14 @@ def run(*argv: str, cwd: Path | None = None) -> None:
     Raises:
         CannotBuildError: it failed, or is not installed; with the end of what it said.
     """
-    path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
+    there = {**os.environ, "PATH": f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"}
     asked = ["setpriv", "--pdeathsig", "KILL", *argv]
     try:
         done = subprocess.run(
-            asked, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=cwd, check=False, env={**os.environ, "PATH": path}
+            asked, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=cwd, check=False, env=there
         )  # fmt: skip
     except FileNotFoundError as error:
         raise CannotBuildError(f"{error.filename} is not installed\nhint: make apt") from error
     if done.returncode:
         end = "\n".join(done.stdout.splitlines()[-8:])
-        raise CannotBuildError(f"{argv[0]} failed ({done.returncode}):\n{end}\nhint: it needs root, {argv[0]} and a network")
+        raise CannotBuildError(f"{argv[0]} failed ({done.returncode}):\n{end}\nhint: it needs root and a network")

@@ -80,5 +80,3 @@ def silent() -> Iterator[Silent]:
             server.let_go.set()
             door.shutdown()
             thread.join()
-
-

@@ -34,9 +34,22 @@ def accelerator(kernel: Path) -> str:
 
 def boots(kernel: Path, accel: str, seconds: float = 20.0) -> bool:
     """Whether a kernel without a disk gets as far as its panic, upon which QEMU ends."""
-    argv = [QEMU, "-nodefaults", "-nographic", "-no-reboot", "-M", f"pc,accel={accel}", "-m", "256", "-kernel", str(kernel)]
+    argv = [
+        QEMU,
+        "-nodefaults",
+        "-nographic",
+        "-no-reboot",
+        "-M",
+        f"pc,accel={accel}",
+        "-m",
+        "256",
+        "-kernel",
+        str(kernel),
+    ]
     try:
-        done = subprocess.run([*argv, "-append", "panic=-1 reboot=t"], capture_output=True, check=False, timeout=seconds)
+        done = subprocess.run(
+            [*argv, "-append", "panic=-1 reboot=t"], capture_output=True, check=False, timeout=seconds
+        )
     except subprocess.TimeoutExpired:
         return False
     return done.returncode == 0

@@ -14,7 +14,7 @@ import shlex
 import subprocess
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from tests.lab.agent import Agent, Program
 from tests.lab.qmp import Gone, Monitor
@@ -45,7 +45,9 @@ class Hardware:
 
     def arguments(self, folder: Path, *, shared: bool) -> list[str]:
         """Return QEMU's command line, for a machine whose RAM, disk and sockets are in `folder`."""
-        disks = [{"driver": "qcow2", "node-name": "disk0", "file": {"driver": "file", "filename": f"{folder}/disk"}}]
+        disks: list[dict[str, Any]] = [
+            {"driver": "qcow2", "node-name": "disk0", "file": {"driver": "file", "filename": f"{folder}/disk"}}
+        ]
         disks += [
             {"driver": "raw", "node-name": f"disk{number}", "read-only": True,
              "file": {"driver": "file", "filename": str(path)}}
@@ -104,7 +106,7 @@ class Machine:
                 raise Gone(f"{error}\n{(folder / 'qemu.log').read_text()}") from error
             raise
 
-    def __enter__(self) -> Machine:
+    def __enter__(self) -> Self:
         """Live in a block."""
         return self
 

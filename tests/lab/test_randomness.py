@@ -75,7 +75,9 @@ def node(machine: Machine, *before: str) -> Program:
     return ready(machine.start(*before, "/usr/bin/node", "/source/programs/draws.js", env=PYTHON))
 
 
-def drawn_by_two_nodes(lab: Lab, *before: str, vmgenid: bool, host: dict[str, Any] | None = None) -> list[dict[str, Any]]:
+def drawn_by_two_nodes(
+    lab: Lab, *before: str, vmgenid: bool, host: dict[str, Any] | None = None
+) -> list[dict[str, Any]]:
     """Return what Node draws first in two copies; below `run --restart` in the process that was started anew."""
     machine = lab.start(vmgenid=vmgenid)
     program = node(machine, *before)

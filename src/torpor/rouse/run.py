@@ -1,8 +1,8 @@
 """`python -m torpor.rouse run -- CMD`: a program that cannot watch for itself is told, or born again.
 
 A Node program's generators live in its memory: after a copy only a new process has its own, from a kernel that was fed
-first (`adapters/kernel.py`). So on a rousal the program is signalled or restarted, as chosen. Meanwhile it runs as if nobody stood above it: signals sent here go on to it, those of the
-terminal reach it anyway, its exit status becomes ours.
+first (`adapters/kernel.py`). So on a rousal the program is signalled or restarted, as chosen. Meanwhile it runs as if nobody
+stood above it: signals sent here go on to it, those of the terminal reach it anyway, its exit status becomes ours.
 """
 
 from __future__ import annotations

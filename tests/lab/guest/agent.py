@@ -13,7 +13,10 @@ import subprocess
 import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 PORT_NAME = "lab.agent"
 PROGRAMS = Path("/sys/fs/cgroup/programs")
@@ -144,7 +147,14 @@ def _carry_out(line: int, op: str, asked: dict[str, Any]) -> dict[str, Any]:
         return {}
     if op in {"freeze", "thaw"}:
         return freeze(frozen=op == "freeze")
-    known = {"write": write, "run": run, "put": put, "clocks": clocks, "set_clock": set_clock, "ping": dict}
+    known: dict[str, Callable[..., dict[str, Any]]] = {
+        "write": write,
+        "run": run,
+        "put": put,
+        "clocks": clocks,
+        "set_clock": set_clock,
+        "ping": dict,
+    }
     return dict(known[op](**asked))
 
 

@@ -12,6 +12,7 @@ import time
 from typing import Any
 
 from talking import serve  # type: ignore[import-not-found] # beside it in the guest
+
 from torpor import rouse
 from torpor.rouse import Phase
 

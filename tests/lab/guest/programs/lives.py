@@ -9,6 +9,7 @@ import sys
 import threading
 
 from talking import serve  # type: ignore[import-not-found] # beside it in the guest
+
 from torpor import rouse
 from torpor.rouse.beacon_http import HttpBeacon
 

@@ -12,6 +12,7 @@ import threading
 import time
 
 from talking import serve  # type: ignore[import-not-found] # beside it in the guest
+
 from torpor import rouse
 
 connection = http.client.HTTPConnection(sys.argv[1], int(sys.argv[2]))
