@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from typing import TYPE_CHECKING
 
@@ -28,14 +29,19 @@ def run(*argv: str, cwd: Path | None = None) -> None:
     Raises:
         CannotBuildError: it failed, or is not installed; with the end of what it said.
     """
-    there = {**os.environ, "PATH": f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"}
-    asked = ["setpriv", "--pdeathsig", "KILL", *argv]
-    try:
-        done = subprocess.run(
-            asked, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=cwd, check=False, env=there
-        )  # fmt: skip
-    except FileNotFoundError as error:
-        raise CannotBuildError(f"{error.filename} is not installed\nhint: make apt") from error
+    path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
+    for program in ("setpriv", argv[0]):
+        if shutil.which(program, path=path) is None:
+            raise CannotBuildError(f"{program} is not installed\nhint: make apt")
+    done = subprocess.run(
+        ["setpriv", "--pdeathsig", "KILL", *argv],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        cwd=cwd,
+        check=False,
+        env={**os.environ, "PATH": path},
+    )
     if done.returncode:
         end = "\n".join(done.stdout.splitlines()[-8:])
         raise CannotBuildError(f"{argv[0]} failed ({done.returncode}):\n{end}\nhint: it needs root and a network")
