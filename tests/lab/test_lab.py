@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -10,10 +11,8 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-import psutil
 import pytest
 
-from tests.lab import debian
 from tests.lab.debian import system
 from tests.lab.disks import CannotBuildError, run
 from tests.lab.kept import UNUSED_SECONDS, Kept
@@ -87,7 +86,7 @@ def test_where_it_cannot_be_made_it_is_an_error_that_says_why(tmp_path: Path, mo
         run("no-such-program")
     with pytest.raises(CannotBuildError, match=r"sh failed \(3\):\nwhat it said\nhint: "):
         run("sh", "-c", "echo what it said; exit 3")
-    monkeypatch.setattr(debian.os, "getuid", lambda: 1000)
+    monkeypatch.setattr(os, "getuid", lambda: 1000)
     with pytest.raises(CannotBuildError, match="wants root"):
         system(quiet(tmp_path))
     assert list(tmp_path.glob("*/")) == []
@@ -142,7 +141,8 @@ def test_a_machine_ends_with_the_process_that_started_it(lab: Lab, tmp_path: Pat
         [sys.executable, "-c", STARTS, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as starter:
         assert starter.stdout is not None
-        machine = psutil.Process(int(starter.stdout.readline()))
-        assert machine.name().startswith("qemu-system")
+        machine = os.pidfd_open(int(starter.stdout.readline()))
+        assert not select.select([machine], [], [], 0.0)[0]
         starter.send_signal(signal.SIGKILL)
-        machine.wait(PATIENCE_SECONDS)
+        assert select.select([machine], [], [], PATIENCE_SECONDS)[0]
+        os.close(machine)
