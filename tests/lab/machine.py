@@ -12,8 +12,10 @@ from __future__ import annotations
 import json
 import shlex
 import subprocess
+import tempfile
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from tests.lab.agent import Agent, Program
@@ -21,7 +23,6 @@ from tests.lab.qmp import Gone, Monitor
 from tests.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
-    from pathlib import Path
     from types import TracebackType
 
 QEMU = "qemu-system-x86_64"
@@ -146,9 +147,13 @@ class Machine:
         """Set the guest's wall clock."""
         self.agent.ask("set_clock", wall_seconds=wall_seconds)
 
+    def put(self, path: str, text: str) -> None:
+        """Write a file in the guest, whole or not at all."""
+        self.agent.ask("put", path=path, text=text)
+
     def host_word(self, word: dict[str, Any]) -> None:
         """Write rouse's host file in the guest."""
-        self.agent.ask("put", path="/run/rouse/generation", text=json.dumps(word))
+        self.put("/run/rouse/generation", json.dumps(word))
 
     def freeze(self) -> None:
         """Freeze every program in the guest, by its kernel's cgroup freezer."""
@@ -170,20 +175,36 @@ class Machine:
         """Put the machine to sleep and end this life of it; with `freeze` its programs stand still first.
 
         Raises:
-            RuntimeError: it was woken only to live.
+            RuntimeError: it maps another's RAM.
         """
-        if not self._shared:
-            raise RuntimeError("this machine maps another's RAM and keeps its own nowhere: wake it with savable=True")
         if freeze:
             self.freeze()
         self.agent.ask("ping")  # all that was said before has arrived then
         self.pause()
-        self._monitor.ask("migrate", uri=f"exec:cat > {shlex.quote(str(self.folder / 'state'))}")
-        self._monitor.migrated()
+        self._save()
         self._monitor.ask("quit")
         self.qemu.wait(PATIENCE_SECONDS)
         self.close()
         return Snapshot(self.folder, freeze)
+
+    def copied(self) -> Snapshot:
+        """Copy a machine that is paused; it stays so, with every connection it has, and can go on.
+
+        Raises:
+            RuntimeError: it maps another's RAM.
+        """
+        self._save()
+        place = Path(tempfile.mkdtemp(prefix="copy-", dir=self.folder))
+        copied = [str(self.folder / name) for name in ("ram", "state", "disk")]
+        subprocess.run(["cp", "--sparse=always", "--reflink=auto", *copied, str(place)], check=True)
+        return Snapshot(place, frozen=False)
+
+    def _save(self) -> None:
+        """Save the state of the devices beside the RAM; the disk is whole then, too."""
+        if not self._shared:
+            raise RuntimeError("this machine maps another's RAM and keeps its own nowhere: wake it with savable=True")
+        self._monitor.ask("migrate", uri=f"exec:cat > {shlex.quote(str(self.folder / 'state'))}")
+        self._monitor.migrated()
 
     def close(self) -> None:
         """End QEMU, at once."""
