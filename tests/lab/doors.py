@@ -46,6 +46,12 @@ class Doors:
         with self._news:
             assert self._news.wait_for(lambda: (place, machine) in self._came, PATIENCE_SECONDS), self._came
 
+    def acted(self, key: str) -> None:
+        """Wait until something was done under a key."""
+        with self._news:
+            came = self._news.wait_for(lambda: key in {act.key for act in self.acts}, PATIENCE_SECONDS)
+            assert came, self.acts
+
     def at(self, place: str, machine: str) -> bool:
         """Note who came, and say whether it may go on."""
         with self._news:

@@ -52,6 +52,18 @@ class Silent:
         self.port = port
         self.let_go = threading.Event()
         self.asked: list[str] = []
+        self._news = threading.Condition()
+
+    def note(self, path: str) -> None:
+        """Somebody asks."""
+        with self._news:
+            self.asked.append(path)
+            self._news.notify_all()
+
+    def came(self, path: str) -> None:
+        """Wait until somebody asks."""
+        with self._news:
+            assert self._news.wait_for(lambda: path in self.asked, PATIENCE_SECONDS), self.asked
 
 
 @contextmanager
@@ -60,7 +72,7 @@ def silent() -> Iterator[Silent]:
 
     class Answers(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            server.asked.append(self.path)
+            server.note(self.path)
             if self.path != "/at-once":
                 server.let_go.wait(PATIENCE_SECONDS)
             self.send_response(200)
