@@ -21,23 +21,29 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.lab.lab import Lab
-    from tests.lab.machine import Machine
 
 pytestmark = [pytest.mark.slow, pytest.mark.alone]
 
 AWAY_SECONDS = 2 * 3600.0 + 60.0
 STORE = "sqlite:////torpor.db"
+STARTS = f"""
+import asyncio
+from torpor.client import Client
+from torpor.store.opening import open_store
+
+async def start():
+    client = Client(open_store({STORE!r}))
+    for program in ("naps", "reads"):
+        await client.start(program)
+
+asyncio.run(start())
+"""
 
 
 def at_half_past() -> float:
     """Return a moment that is far from every slot of the schedule."""
     now = time.time()
     return now - now % 3600.0 + 1800.0
-
-
-def start(machine: Machine, program: str) -> None:
-    """Start a run in the guest."""
-    machine.run("/usr/bin/python3", "-m", "torpor", "start", program, "--store", STORE, env=PYTHON)
 
 
 def test_a_machine_that_slept_goes_on_where_the_world_is(lab: Lab, figure: Callable[[str, object], None]) -> None:
@@ -50,8 +56,7 @@ def test_a_machine_that_slept_goes_on_where_the_world_is(lab: Lab, figure: Calla
         argv = ["worker", "/source/programs/laptop.py", "--store", STORE]
         program.write(json.dumps({"argv": argv, "env": env}))
         program.error("worker")
-        for name in ("naps", "reads"):
-            start(machine, name)
+        machine.run("/usr/bin/python3", "-c", STARTS, env=PYTHON)
         doors.acted("sleeps")
         dead.came("/never")
         slept_at = machine.clocks()["realtime"]

@@ -20,7 +20,7 @@ FIGURES = "TORPOR_LAB_FIGURES"
 
 
 @pytest.fixture(scope="session")
-def lab(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+def lab_of_all(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Lab:
     """Return the lab; the first time on a machine it makes its guest, which takes two minutes, and says so."""
     capture = request.config.pluginmanager.getplugin("capturemanager")
 
@@ -28,9 +28,14 @@ def lab(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
         with capture.global_and_fixture_disabled():
             print(f"\n{text}", end="", flush=True)  # noqa: T201 - progress of something slow
 
-    made = Lab(Kept(say=say), tmp_path_factory.mktemp("machines"))
-    yield made
-    made.close()
+    return Lab(Kept(say=say), tmp_path_factory.mktemp("machines"))
+
+
+@pytest.fixture(scope="module")
+def lab(lab_of_all: Lab) -> Iterator[Lab]:
+    """Return the lab; its machines end with the file that woke them, and the RAM of those that sleep is given back."""
+    yield lab_of_all
+    lab_of_all.close()
 
 
 @pytest.fixture

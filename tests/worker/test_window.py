@@ -81,11 +81,12 @@ def test_the_window_between_the_last_look_and_the_act(place: Place) -> None:
     _began.clear()
 
     async def main() -> None:
-        process = Process(Timed(place.open()), app)
+        store = place.open()
+        process = Process(Timed(store), app)
         working = asyncio.create_task(process.run())
         async with asyncio.timeout(PATIENCE_SECONDS):
             await process.worker.ready.wait()
-            client = Client(place.open())
+            client = Client(store)
             await client.result((await client.start("acts")).run_id)
             process.worker.stop()
             await working
