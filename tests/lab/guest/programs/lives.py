@@ -1,11 +1,7 @@
-"""A program that watches: says which life it is in, what its watch told, and what a beacon of the host says.
-
-`lives.py [BEACON_URL]`.
-"""
+"""A program that watches: says which life it is in, what its watch told, and what a beacon of the host says."""
 
 from __future__ import annotations
 
-import sys
 import threading
 
 from talking import serve  # type: ignore[import-not-found] # beside it in the guest
@@ -15,7 +11,8 @@ from torpor.rouse.beacon_http import HttpBeacon
 
 told: list[rouse.Rousal] = []
 news = threading.Condition()
-place = rouse.Place(HttpBeacon(sys.argv[1]), "guest") if len(sys.argv) > 1 else None
+places: list[rouse.Place] = []
+born_in = rouse.incarnation()
 
 
 @rouse.on_rousal
@@ -33,20 +30,26 @@ def wait_told(number: str, seconds: str) -> list[list[object]]:
         return [[each.kind, each.away_seconds, list(each.evidence)] for each in told]
 
 
+def begin(url: str) -> str:
+    """Have a place at this beacon."""
+    places.append(rouse.Place(HttpBeacon(url), "guest"))
+    places[0].take_over()
+    return "begun"
+
+
 def ask() -> list[object]:
     """Ask the beacon."""
-    verdict = place.ask() if place is not None else None
-    return [verdict.current, verdict.kind] if verdict is not None else []
+    verdict = places[0].ask()
+    return [verdict.current, verdict.kind]
 
 
 def beat() -> str:
     """Tell the beacon that we live on."""
-    if place is not None:
-        place.beat()
+    places[0].beat()
     return "beaten"
 
 
-if place is not None:
-    place.take_over()
 watch = rouse.watch()
-serve({"life": rouse.incarnation, "told": wait_told, "ask": ask, "beat": beat})
+serve(
+    {"life": rouse.incarnation, "born_in": lambda: born_in, "begin": begin, "told": wait_told, "ask": ask, "beat": beat}
+)
