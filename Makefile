@@ -39,7 +39,7 @@ format: $(READY) ## let ruff format the code and mend what it can
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-test: check apt ## check, then every test; pytest has the last word
+test: check lab ## check, then every test; pytest has the last word
 	@$(BIN)/pytest -m alone
 	@$(BIN)/pytest -n 2 --maxschedchunk 16 -m "not alone" $(ARGS)
 
@@ -54,7 +54,7 @@ faults: $(READY) apt ## real faults under load: MINUTES (1) on STORE (postgres, 
 sim: $(READY) ## repeat a simulated world, and shrink one that fails: SEED=1234; many: SEEDS=1000; STORE=postgres
 	@$(BIN)/python -m tests.simulation --seed $(or $(SEED),1) --seeds $(or $(SEEDS),0) --store $(or $(STORE),sqlite) $(ARGS)
 
-lab: $(READY) apt ## make the guest of tests/lab and boot it, once per machine; the tests do it too
+lab: $(READY) apt ## make the guest of tests/lab and boot it, once per machine, in two minutes; make test does it too
 	@$(BIN)/python -m tests.lab
 
 slowly: $(READY) apt ## the tests on a slow machine, whose pauses are drawn from SEED=7; what fails hopes for pace

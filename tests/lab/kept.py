@@ -57,11 +57,14 @@ class Kept:
         self.say(f"lab: {name} is made, after {time.monotonic() - began:.0f} s")
 
     def _throw_away(self, name: str) -> None:
-        """Remove what a process that was killed left half made (the lock is ours), and what nobody used for long."""
+        """Remove what a process that was killed left half made (the lock is ours), and what nobody used for long.
+
+        By length, for one name may begin another: what is made under that one's lock is not ours.
+        """
         long_ago = time.time() - UNUSED_SECONDS
-        for left in self.place.glob(f".{name}-*"):
+        for left in self.place.glob(f".{name}-{'?' * 8}"):
             remove(left)
-        for old in self.place.glob(f"{name}-*"):
+        for old in self.place.glob(f"{name}-{'?' * 16}"):
             if old.stat().st_mtime < long_ago:
                 remove(old)
 

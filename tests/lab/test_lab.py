@@ -66,7 +66,11 @@ def test_another_key_is_another_thing_and_what_failed_is_gone(tmp_path: Path) ->
     kept = quiet(tmp_path)
     folders = {kept.get("thing", parts, lambda _: None) for parts in (["ab"], ["a", "b"], ["b", "a"])}
     assert len(folders) == 3
-    (tmp_path / ".thing-left").mkdir()
+    (tmp_path / ".thing-leftover").mkdir()
+    others = {tmp_path / ".thing-else-unfinish", tmp_path / "thing-else-0123456789abcdef"}
+    for other in others:
+        other.mkdir()
+        os.utime(other, (0, 0))
     old = next(iter(folders))
     long_ago = time.time() - UNUSED_SECONDS - 1
     os.utime(old, (long_ago, long_ago))
@@ -77,7 +81,7 @@ def test_another_key_is_another_thing_and_what_failed_is_gone(tmp_path: Path) ->
 
     with pytest.raises(CannotBuildError):
         kept.get("thing", ["c"], fail)
-    assert {path for path in tmp_path.iterdir() if path.is_dir()} == folders - {old}
+    assert {path for path in tmp_path.iterdir() if path.is_dir()} == folders - {old} | others
 
 
 def test_where_it_cannot_be_made_it_is_an_error_that_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
