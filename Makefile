@@ -8,7 +8,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 ARGS ?=
 
-.PHONY: help setup apt demo check format test pythons slowly differential sim faults bench bench-quick bench-growth figures lock changelog clean
+.PHONY: help setup apt demo check format test pythons slowly differential sim faults lab bench bench-quick bench-growth figures lock changelog clean
 
 help: ## print this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -23,7 +23,7 @@ $(READY): requirements/development.txt pyproject.toml scripts/setup
 	@scripts/setup
 	@touch $@
 
-apt: ## make sure that what the tests start from Debian is installed: PostgreSQL, PgBouncer, ip, dbus-daemon
+apt: ## make sure that what the tests start from Debian is installed: PostgreSQL, PgBouncer, ip, dbus-daemon, QEMU
 	@scripts/servers
 
 demo: $(READY) ## audit a real folder while workers are killed and frozen, and prove that nothing repeated
@@ -39,7 +39,7 @@ format: $(READY) ## let ruff format the code and mend what it can
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-test: check apt ## check, then every test; pytest has the last word
+test: check lab ## check, then every test; pytest has the last word
 	@$(BIN)/pytest -m alone
 	@$(BIN)/pytest -n 2 --maxschedchunk 16 -m "not alone" $(ARGS)
 
@@ -56,6 +56,9 @@ faults: $(READY) apt ## real faults under load: MINUTES (1) on STORE (postgres, 
 
 sim: $(READY) ## repeat a simulated world, and shrink one that fails: SEED=1234; many: SEEDS=1000; STORE=postgres
 	@$(BIN)/python -m tests.simulation --seed $(or $(SEED),1) --seeds $(or $(SEEDS),0) --store $(or $(STORE),sqlite) $(ARGS)
+
+lab: $(READY) apt ## make the guest of tests/lab and boot it, once per machine, in two minutes; make test does it too
+	@$(BIN)/python -m tests.lab
 
 slowly: $(READY) apt ## the tests on a slow machine, whose pauses are drawn from SEED=7; what fails hopes for pace
 	@SLOWNESS=$(or $(SEED),1) $(BIN)/pytest -n 6 -m "not alone" $(ARGS)

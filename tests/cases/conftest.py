@@ -10,6 +10,7 @@ import pytest
 
 from tests.cases.outside import Outside
 from tests.cases.world import World
+from tests.lab.conftest import figure, lab, lab_of_all  # noqa: F401 - fixtures: some cases take place in machines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

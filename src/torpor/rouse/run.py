@@ -1,8 +1,8 @@
 """`python -m torpor.rouse run -- CMD`: a program that cannot watch for itself is told, or born again.
 
-A Node program's generators live in its memory: after a copy only a new process has its own. So on a rousal the program is
-signalled or restarted, as chosen. Meanwhile it runs as if nobody stood above it: signals sent here go on to it, those of the
-terminal reach it anyway, its exit status becomes ours.
+A Node program's generators live in its memory: after a copy only a new process has its own, from a kernel that was fed
+first (`adapters/kernel.py`). So on a rousal the program is signalled or restarted, as chosen. Meanwhile it runs as if nobody
+stood above it: signals sent here go on to it, those of the terminal reach it anyway, its exit status becomes ours.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+from .adapters import kernel
+from .adapters.waking import Waking
 from .phases import Phase
 from .registry import process_registry
 from .ticks import watch
@@ -102,6 +104,7 @@ class Run:
 
     def _roused(self, rousal: Rousal) -> None:
         """From the watch's thread."""
+        kernel.wake(Waking(rousal), [])
         self._say(f"{rousal.kind}, {rousal.away_seconds:.3f} s away")
         with self._alive:
             if not self._pid:

@@ -23,6 +23,7 @@ from . import (
     grpc,
     http_client,
     httpcore,
+    kernel,
     numpy,
     openssl,
     psycopg,
@@ -66,7 +67,7 @@ class _Registered:
 _NOT_A_STEP = frozenset(Kind) - {Kind.CLOCK_STEP}
 
 _PHASES = (
-    _Registered(Phase.RESEED, (random_numbers, numpy, openssl), everywhere=False, kinds=_NOT_A_STEP),
+    _Registered(Phase.RESEED, (kernel, random_numbers, numpy, openssl), everywhere=False, kinds=_NOT_A_STEP),
     _Registered(
         Phase.CONNECTIONS,
         (httpcore, aiohttp, http_client, psycopg, asyncpg, sqlalchemy, redis, grpc),

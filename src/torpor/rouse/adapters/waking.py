@@ -103,10 +103,12 @@ class Waking:
     def seed(self, size: int = 64) -> bytes:
         """Random bytes that differ from a copy's even where the kernel was not told of the copy and repeats itself.
 
-        Then the name of the new life, the process and the clocks must do. Two machines that wake from one image in the same
-        nanosecond with everything else equal remain equal: only the host can part them.
+        Then the name of the new life, what the host called the event, the process and the clocks must do. Two machines that
+        wake from one image in the same nanosecond with everything else equal remain equal: only the host can part them, by a
+        name for each.
         """
-        parts = (os.urandom(64), self.rousal.after, os.getpid(), time.time_ns(), time.perf_counter_ns())
+        told = self.rousal.evidence
+        parts = (os.urandom(64), self.rousal.after, told, os.getpid(), time.time_ns(), time.perf_counter_ns())
         return hashlib.shake_256(repr(parts).encode()).digest(size)
 
 
