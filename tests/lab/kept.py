@@ -12,12 +12,15 @@ import os
 import subprocess
 import tempfile
 import time
+import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+MADE = "made"
+"""A file in each folder with a name of its own for this making: what is made anew of equal parts is not equal, byte by byte."""
 UNUSED_SECONDS = 14 * 24 * 3600.0
 """A folder of another key that nobody used for so long is thrown away when a new one is made."""
 
@@ -34,11 +37,11 @@ class Kept:
     def get(self, name: str, parts: list[str], make: Callable[[Path], None]) -> Path:
         """Return the folder `name` made of `parts`; `make(folder)` fills it if it is not there."""
         folder = self.place / f"{name}-{key_of(parts)}"
-        if not folder.is_dir():
+        if not (folder / MADE).is_file():
             self.place.mkdir(parents=True, exist_ok=True)
             with (self.place / f"{name}.lock").open("w") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)
-                if not folder.is_dir():
+                if not (folder / MADE).is_file():
                     self._make(name, folder, make)
         os.utime(folder)
         return folder
@@ -51,6 +54,8 @@ class Kept:
         unfinished.chmod(0o755)
         try:
             make(unfinished)
+            (unfinished / MADE).write_text(uuid.uuid4().hex)
+            remove(folder)  # somebody took parts of it away
             unfinished.rename(folder)
         finally:
             remove(unfinished)
@@ -67,6 +72,11 @@ class Kept:
         for old in self.place.glob(f"{name}-{'?' * 16}"):
             if old.stat().st_mtime < long_ago:
                 remove(old)
+
+
+def making(folder: Path) -> str:
+    """Return the name of a kept folder's making: for the key of what is made of its bytes."""
+    return (folder / MADE).read_text()
 
 
 def remove(folder: Path) -> None:

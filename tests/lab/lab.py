@@ -9,14 +9,12 @@ import subprocess
 import time
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tests.lab import recipe
 from tests.lab.debian import system
+from tests.lab.kept import Kept, making
 from tests.lab.machine import QEMU, Hardware, Machine, Snapshot
-
-if TYPE_CHECKING:
-    from tests.lab.kept import Kept
 
 _WARM = "import asyncio, ctypes, http.client, json, numpy, random, secrets, select, ssl, tempfile, urllib.request, uuid"
 PYTHON = {"PYTHONPATH": "/source/src:/source/programs:/library", "PYTHONDONTWRITEBYTECODE": "1"}
@@ -96,7 +94,7 @@ class Lab:
                 machine.run("/usr/bin/node", "-e", "require('crypto').randomUUID()")
                 machine.snapshot()
 
-        folder = self._kept.get(name, [str(made), str(library), *self._parts], boot)
+        folder = self._kept.get(name, [making(made), making(library), *self._parts], boot)  # its RAM knows their bytes
         return folder, hardware(folder)
 
     def start(self, *, vmgenid: bool = True, savable: bool = True) -> Machine:

@@ -15,7 +15,7 @@ import pytest
 
 from tests.lab.debian import system
 from tests.lab.disks import CannotBuildError, run
-from tests.lab.kept import UNUSED_SECONDS, Kept
+from tests.lab.kept import MADE, UNUSED_SECONDS, Kept, making
 from tests.lab.lab import boots
 from tests.patience import PATIENCE_SECONDS
 
@@ -58,7 +58,17 @@ def test_what_is_kept_is_made_once_for_two_who_ask_at_once(tmp_path: Path) -> No
         thread.join()
     assert len(made) == 1
     assert found[0] == found[1]
-    assert {path.name for path in found[0].iterdir()} == {"half", "whole"}
+    assert {path.name for path in found[0].iterdir()} == {"half", "whole", MADE}
+
+
+def test_what_is_made_anew_of_equal_parts_is_another_making(tmp_path: Path) -> None:
+    """A booted machine knows the bytes of its disk, so its key holds the making of the disk."""
+    kept = quiet(tmp_path)
+    first = kept.get("thing", ["a"], lambda _: None)
+    before = making(first)
+    (first / MADE).unlink()
+    assert kept.get("thing", ["a"], lambda _: None) == first
+    assert making(first) != before
 
 
 def test_another_key_is_another_thing_and_what_failed_is_gone(tmp_path: Path) -> None:
