@@ -174,7 +174,7 @@ def test_a_tool_that_raises_is_a_result_or_a_question(store: Store, moment: Mome
         told = ("act", "act failed: ValueError: the far side is down", "failed")
         assert results(scripts["raises"]) == [told]
         for answer, result in (
-            ({"happened": {"value": "it did"}}, ("act", "it did", "success")),
+            ({"happened": "it did"}, ("act", "it did", "success")),
             ({"fail": "it did not"}, ("act", "act failed: TorporError: a person said: it did not", "failed")),
         ):
             fresh()

@@ -101,7 +101,7 @@ async def people(lab: Lab, run: Run) -> None:
                 if wait.kind == "approval":
                     await lab.approve(wait, by="ada")
                 elif wait.kind == "attention" and SEEN["publish roofs"]:
-                    await lab.answer(wait, happened={"value": "published roofs"})
+                    await lab.answer(wait, happened="published roofs")
                 elif wait.kind == "attention":
                     await lab.answer(wait, again=True)
         await lab.settle()

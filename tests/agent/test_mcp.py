@@ -125,7 +125,7 @@ def test_what_cannot_be_repeated_is_asked_about(shop: Shop, durable: Store, mome
             [wait] = await lab.waits(run)
             assert (wait.kind, wait.title) == ("attention", "did buy@0 happen?")
             assert "the MCP server shop of keeper went away in buy" in str(wait.show)
-            await lab.answer(wait, happened={"value": "bought"})
+            await lab.answer(wait, happened="bought")
             assert await lab.result(run) == "done"
             assert shop.acts == ["buy", "look"]
             assert outcomes(script) == [("buy", "success bought"), ("look", "success look")]

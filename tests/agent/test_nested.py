@@ -103,7 +103,7 @@ async def people(lab: Lab, run: Run) -> None:
             if wait.kind == "approval":
                 await lab.approve(wait, by="ada")
             elif SEEN["publish roofs"]:
-                await lab.answer(wait, happened={"value": "published roofs"})
+                await lab.answer(wait, happened="published roofs")
             else:
                 await lab.answer(wait, again=True)
         await lab.settle()

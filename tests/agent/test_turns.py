@@ -68,7 +68,7 @@ async def people(lab: Lab, run: Run) -> None:
             if wait.kind == "approval":
                 await lab.approve(wait, by="ada")
             elif SEEN["deploy prod"]:
-                await lab.answer(wait, happened={"value": "deployed to prod"})
+                await lab.answer(wait, happened="deployed to prod")
             else:
                 await lab.answer(wait, again=True)
         await lab.settle()

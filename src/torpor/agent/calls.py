@@ -44,6 +44,7 @@ def definition(
         is_async=True,
         takes_context=True,
         within=contextvars.copy_context(),
+        settled=outcomes.settled,
     )
 
 
@@ -134,7 +135,7 @@ class Call:
 
         at = f"{conversation.turn}/{place}"
         outcome = await self._record(definition(name, act, safety, conversation.declared.timeout_of(name)), place)
-        if inside.OPENS not in outcome:
+        if outcomes.OPENS not in outcome:
             return outcome
         found = await inside.opened(conversation, name, place, call)
 
@@ -146,10 +147,8 @@ class Call:
 
     async def _record(self, made: Definition, place: str) -> dict[str, Any]:
         values = {"args": [], "more": self._shown}
-        outcome: dict[str, Any] = await self._conversation.guest.call(
-            lambda context: context.perform(made, values, place, ahead=True)
-        )
-        return outcome
+        recorded = await self._conversation.guest.call(lambda context: context.perform(made, values, place, ahead=True))
+        return outcomes.read(recorded)
 
 
 def shown(args: Mapping[str, Any]) -> dict[str, Any]:

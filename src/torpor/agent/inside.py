@@ -30,9 +30,6 @@ if TYPE_CHECKING:
 
     from torpor.agent.declared import Declared
 
-OPENS = "opens"
-"""In the outcome of a tool: it is to be recorded call by call."""
-
 
 class Opening(BaseException):
     """An agent began inside a tool that is being recorded as one call. No author's `except Exception` holds it up."""
@@ -105,11 +102,11 @@ async def whole(
     try:
         return await outcomes.kept(call())
     except Opening:
-        return {OPENS: True}
+        return {outcomes.OPENS: True}
     except BaseExceptionGroup as several:  # the tool began several at once, in a group of tasks
         if several.subgroup(Opening) is None:
             raise
-        return {OPENS: True}
+        return {outcomes.OPENS: True}
     except UserError as error:
         if "DeferredToolRequests" not in str(error):
             raise

@@ -21,6 +21,12 @@ if TYPE_CHECKING:
 
 ASKS = "asks"
 DEFERS = "defers"
+OPENS = "opens"
+"""It is to be recorded call by call (`agent.inside`)."""
+SETTLED_BY = "by"
+"""Who said of an unknown call what it gave back."""
+_OUTCOMES = frozenset({"value", "retry", "failed", ASKS, DEFERS, OPENS})
+"""One of these is in every outcome."""
 
 
 async def kept(result: Awaitable[Any]) -> dict[str, Any]:
@@ -41,6 +47,22 @@ async def kept(result: Awaitable[Any]) -> dict[str, Any]:
     return {"value": value}
 
 
+def settled(result: Any, by: str) -> dict[str, Any]:
+    """Return the outcome of a call of which a person says what it gave back."""
+    return {"value": result, SETTLED_BY: by}
+
+
+def read(recorded: Any) -> dict[str, Any]:
+    """Return an outcome as it was recorded.
+
+    What a person said was once recorded as it was. If one of an outcome's words is in it, it was read as one, and still is;
+    else it is the result.
+    """
+    if isinstance(recorded, dict) and not _OUTCOMES.isdisjoint(recorded):
+        return recorded
+    return {"value": recorded}
+
+
 def given(outcome: dict[str, Any], told: str = "") -> Any:
     """Return what was recorded as the toolset is to return it; raises what it is to raise, UsageError for a deferred call.
 
@@ -56,7 +78,7 @@ def given(outcome: dict[str, Any], told: str = "") -> Any:
     content = outcome.get("content")
     if told:
         content = told if content is None else [told, *([content] if isinstance(content, str) else content)]
-    if content is None and len(outcome) == 1:
+    if content is None and outcome.keys() <= {"value", SETTLED_BY}:
         return outcome["value"]
     return ToolReturn(outcome["value"], content=content, metadata=outcome.get("metadata"), tools=outcome.get("tools"))
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from torpor.core.ids import code, parse_run, parse_wait, run_name, wait_name
 from torpor.core.journal import RESOLVES, Kind
 from torpor.core.money import dollars
-from torpor.core.wait import TooLate, WaitKind
+from torpor.core.wait import SAYS_RESULT, TooLate, WaitKind
 from torpor.engine import answers, budgets, waits
 from torpor.engine.large import read_whole
 from torpor.errors import Conflict, NotFound, UsageError
@@ -86,7 +86,7 @@ class Decision:
         self.digest = digest
         self.content = content
         self.edits = edits
-        self.body = values.encode(content, path="answer")
+        self.body = values.encode({**content, SAYS_RESULT: True} if "happened" in content else content, path="answer")
 
 
 def decide(tx: Tx, decision: Decision) -> WaitRow | Conflict:

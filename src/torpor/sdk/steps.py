@@ -83,6 +83,8 @@ class Definition:
     takes_context: bool
     within: Context | None = field(default=None, repr=False, compare=False)
     """The context variables it runs with, if they are not those of whoever starts it."""
+    settled: Callable[[Any, str], Any] | None = field(default=None, repr=False, compare=False)
+    """Makes an outcome of the result that a person says it had, and of who says so; None: the result is the outcome."""
 
 
 def seconds_of(duration: float | timedelta | None, what: str) -> float | None:

@@ -17,7 +17,7 @@ from torpor.clock import micros
 from torpor.core.journal import Entry, Kind
 from torpor.core.replay import CallKind
 from torpor.core.schema import same
-from torpor.core.wait import Open, WaitKind
+from torpor.core.wait import SAYS_RESULT, Open, WaitKind
 from torpor.errors import TorporError, UsageError
 from torpor.store import values
 from torpor.worker import fitting
@@ -159,7 +159,11 @@ class Questions:
     def _settled(self, wait: Open, answer: dict[str, Any], request: Request | None) -> None:
         executor = self._executor
         if "happened" in answer:
-            body = executor.bodies.encode(answer["happened"], "the result a person gave")
+            happened = answer["happened"]
+            definition = request.definition if request is not None else None
+            if answer.get(SAYS_RESULT) and definition is not None and definition.settled is not None:
+                happened = definition.settled(happened, str(answer.get("by", "")))
+            body = executor.bodies.encode(happened, "the result a person gave")
             executor.commits.record(Entry(Kind.OUTCOME, wait.key, body))
         elif answer.get("again") and request is not None:
             self._progress.effects.record_intent(request, self._progress.attempts.get(wait.key, 1) + 1)

@@ -153,7 +153,7 @@ class Play:
         found = await asyncio.to_thread(repository.commits, place)
         if found:
             words = await asyncio.to_thread(repository.told, place, found[-1])
-            await self.client.answer(wait.name, happened={"value": words}, by=PERSON)
+            await self.client.answer(wait.name, happened=words, by=PERSON)
         else:
             await self.client.answer(wait.name, again=True, by=PERSON)
         self.settled += 1
