@@ -70,6 +70,10 @@ class Call:
         self._tool = tool
         self._told = ""
         self._place = self._conversation.place_of(name, ctx.tool_call_id)
+        self._at = ""
+        """What the parts of the stream call it, once it is made."""
+        self._said_begin = False
+        """Whether the stream keeps that it began."""
 
     async def settle(self) -> Any:
         """Ask for consent if it is needed, and act once. Raises Interrupted, StepFailed."""
@@ -113,10 +117,13 @@ class Call:
     async def _act(self, place: str, *, approved: bool) -> dict[str, Any]:
         """Run the tool once, as its safety allows; or the child that it stands for; or what is inside it, call by call."""
         conversation, name = self._conversation, self._name
+        self._at = at = f"{conversation.turn}/{place}"
         child = child_of(self._tool.tool_def)
         if child is not None:
+            await self._say_begin()
             outcome, seconds = await ask_child(conversation.guest, child, self._args, place)
             conversation.waited(seconds, f"{child} answered")
+            await self._say_end(outcome)
             return outcome
         args, ctx = self._args, replace(self._ctx, tool_call_approved=approved or self._ctx.tool_call_approved)
         safety = conversation.declared.safety_of(name, self._tool.tool_def.metadata)
@@ -126,24 +133,48 @@ class Call:
 
         async def act(context: EffectContext, **_shown: Any) -> dict[str, Any]:
             enter(context)
-            parts.begin(context, name, at, self._shown)
+            context.emit(parts.began(context, name, at, self._shown))
             with spans.tool(conversation.declared.name, context, name, ctx.tool_call_id, self._shown) as told:
                 outcome = await inside.whole(conversation, name, place, safety, call)
                 told(outcome)
-            parts.end(context, name, at, outcome)
+            if (end := parts.ended(context, name, at, outcome)) is not None:
+                context.emit(end)
             return outcome
 
-        at = f"{conversation.turn}/{place}"
         outcome = await self._record(definition(name, act, safety, conversation.declared.timeout_of(name)), place)
+        if outcomes.SETTLED_BY in outcome:
+            await self._say_end(outcome)
+        self._said_begin = True
         if outcomes.OPENS not in outcome:
             return outcome
         found = await inside.opened(conversation, name, place, call)
 
         async def give(context: EffectContext, **_shown: Any) -> dict[str, Any]:
-            parts.end(context, name, at, found)
+            if (end := parts.ended(context, name, at, found)) is not None:
+                context.emit(end)
             return found
 
         return await self._record(definition(name, give, Safety.REPEATABLE), f"{place} done")
+
+    # what the stream is told that no attempt could say
+
+    async def failed(self, why: str) -> ToolFailed:
+        """Tell who looks on that the call failed, if it was made, and return what the model is told."""
+        if self._at:
+            await self._say_end({"failed": why})
+        return ToolFailed(why)
+
+    async def _say_begin(self) -> None:
+        if not self._said_begin:
+            self._said_begin = True
+            await self._say("began", parts.began(self._conversation.guest, self._name, self._at, self._shown))
+
+    async def _say_end(self, outcome: dict[str, Any]) -> None:
+        await self._say_begin()
+        await self._say("ended", parts.ended(self._conversation.guest, self._name, self._at, outcome))
+
+    async def _say(self, what: str, part: dict[str, Any] | None) -> None:
+        await self._conversation.guest.call(lambda context: context.say(f"{self._at} {what}", part))
 
     async def _record(self, made: Definition, place: str) -> dict[str, Any]:
         values = {"args": [], "more": self._shown}

@@ -10,14 +10,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pydantic_ai import Tool
-from pydantic_ai.exceptions import ToolFailed
 
 from torpor.agent.declared import AGENT, Declared
 from torpor.agent.tools import declare
 from torpor.agent.waking import timed
 from torpor.core.effect import Safety
 from torpor.core.names import check_name
-from torpor.errors import ChildFailed, UsageError
+from torpor.errors import UsageError
 from torpor.sdk.children import program_of
 
 if TYPE_CHECKING:
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from pydantic_ai.tools import ToolDefinition
 
     from torpor.agent.tools import Approve
+    from torpor.errors import ChildFailed
     from torpor.sdk.guest import Guest
 
 _CHILD = "torpor.child"
@@ -75,15 +75,17 @@ def child_of(tool: ToolDefinition) -> str | None:
 
 
 async def ask_child(guest: Guest, child: str, args: Mapping[str, Any], place: str) -> tuple[dict[str, Any], float]:
-    """Start a child for the call at a place, and return its output and the seconds it took. Raises ToolFailed if it failed."""
-    try:
-        output, seconds = await guest.call(
-            lambda context: timed(context, context.child(child, args.get("prompt"), step_id=place))
-        )
-        return {"value": output}, seconds
-    except ChildFailed as failed:
-        said = "was cancelled" if failed.kind == "Cancelled" else f"failed: {failed.kind}: {failed.detail}"
-        raise ToolFailed(f"{child} {said}") from None
+    """Start a child for the call at a place; return its output and the seconds it took. Raises ChildFailed, Interrupted."""
+    output, seconds = await guest.call(
+        lambda context: timed(context, context.child(child, args.get("prompt"), step_id=place))
+    )
+    return {"value": output}, seconds
+
+
+def failure(child: str, failed: ChildFailed) -> str:
+    """Return what the model is told of a child that failed."""
+    said = "was cancelled" if failed.kind == "Cancelled" else f"failed: {failed.kind}: {failed.detail}"
+    return f"{child} {said}"
 
 
 def _called(program: str) -> str:

@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic_ai import WrapperToolset
 from pydantic_ai.capabilities import AbstractCapability, CapabilityOrdering
-from pydantic_ai.exceptions import ToolFailed
 
 from torpor.agent import outcomes
 from torpor.agent.asking import RecordedModel
 from torpor.agent.calls import Call, because
+from torpor.agent.delegate import child_of, failure
 from torpor.agent.servers import name_undeclared
-from torpor.errors import Interrupted, StepFailed
+from torpor.errors import ChildFailed, Interrupted, StepFailed
 
 if TYPE_CHECKING:
     from pydantic_ai import AbstractToolset, RunContext, ToolsetTool
@@ -79,6 +79,8 @@ class RecordedToolset(WrapperToolset[Any]):
         except Interrupted as interrupted:
             self.conversation.interrupted = True
             begun = " It had begun: its effects are unknown." if interrupted.unknown else ""
-            raise ToolFailed(f"A person interrupted this call{because(interrupted.reason)}.{begun}") from None
+            raise await call.failed(f"A person interrupted this call{because(interrupted.reason)}.{begun}") from None
+        except ChildFailed as failed:
+            raise await call.failed(failure(child_of(tool.tool_def) or name, failed)) from None
         except StepFailed as failed:
-            raise ToolFailed(outcomes.failure(name, failed)) from None
+            raise await call.failed(outcomes.failure(name, failed)) from None

@@ -1,14 +1,16 @@
 """What an agent puts into its run's stream: its answers, and its tool calls, a part when one begins and one when it has ended.
 
-The parts of calls are short, because a stream is for looking on: the whole of it is in the conversation. All are emitted by the
-attempt itself, so what it said is taken back with it, and a call's end is written by the commit that records it (G11).
+The parts of calls are short, because a stream is for looking on: the whole of it is in the conversation. An attempt that gives
+something back emits both itself, so a call's end is written by the commit that records it (G11). What any other attempt said is
+taken back with it: of a call that failed, that was interrupted or that a person settled, and of one that a child answers, the
+turn says how it began and ended (`agent.calls`).
 Secrets are struck before anything is cut: half of one would not be known any more (G15).
 """
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from torpor.core.stream import CALL, SAYS, TOOL
 
@@ -41,26 +43,36 @@ class Speech:
             self._ctx.emit(text)
 
 
-def begin(ctx: EffectContext, tool: str, call: str, args: Mapping[str, Any]) -> None:
-    """Tell that a tool's call begins: `call` is its place in the run, equal in both parts."""
-    shown = {name: short(ctx, value) for name, value in list(args.items())[:MOST_ARGUMENTS]}
-    ctx.emit({TOOL: tool, CALL: call, "args": shown})
+class Striking(Protocol):
+    """Who knows the secrets that were resolved."""
+
+    def struck(self, text: str) -> str:
+        """Return a text without them."""
 
 
-def end(ctx: EffectContext, tool: str, call: str, outcome: Mapping[str, Any]) -> None:
-    """Tell in a line what became of it (`outcomes.kept`): `gave`, `retry` or `failed`. A tool that asks has no end yet."""
+def began(by: Striking, tool: str, call: str, args: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the part that a tool's call begins: `call` is its place in the run, equal in both parts."""
+    shown = {name: short(by, value) for name, value in list(args.items())[:MOST_ARGUMENTS]}
+    return {TOOL: tool, CALL: call, "args": shown}
+
+
+def ended(by: Striking, tool: str, call: str, outcome: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the part that says in a line what became of it (`outcomes.kept`): `gave`, `retry` or `failed`.
+
+    None: it is a tool that asks, and has no end yet.
+    """
     for word, key in (("retry", "retry"), ("failed", "failed"), ("gave", "value")):
         if key in outcome:
-            ctx.emit({TOOL: tool, CALL: call, word: short(ctx, outcome[key])})
-            return
+            return {TOOL: tool, CALL: call, word: short(by, outcome[key])}
+    return None
 
 
-def short(ctx: EffectContext, value: Any) -> Any:
+def short(by: Striking, value: Any) -> Any:
     """Return a value as it is if it is short and plain, else a line with the beginning of it."""
     if value is None or isinstance(value, bool | int | float):
         return value
     text = value if isinstance(value, str) else _text(value)
-    line = " ".join(ctx.struck(text).encode("utf-8", "replace").decode().split())
+    line = " ".join(by.struck(text).encode("utf-8", "replace").decode().split())
     return line if len(line) <= VALUE_LETTERS else f"{line[: VALUE_LETTERS - 3]}..."
 
 

@@ -68,6 +68,10 @@ class GuestContext(Context):
         values = {"micros": micros, "lost": "spent"}
         return self._call(self._promise("budget.reserve", ""), CallKind.BUDGET, "reserve", values, step_id=step_id)
 
+    async def say(self, step_id: str, part: object) -> None:
+        """Put a part into the run's stream, known by a name. As `Context.emit`."""
+        self._port.emit(part, step_id)
+
     async def choose(self, question: str, choices: list[str], step_id: str) -> Answer[str]:
         """Ask a person a question with choices, known by a name. As `Context.ask`."""
         number = self._promise("ask", question)
@@ -106,6 +110,10 @@ class Guest:
     def log(self) -> Log:
         """The author's log."""
         return self._context.log
+
+    def struck(self, text: str) -> str:
+        """Return a text without any secret that this worker resolved, to be shown (G15)."""
+        return self._port.struck(text)
 
     def now(self) -> int:
         """Return the store's time as this worker knows it, in microseconds; not recorded."""

@@ -86,8 +86,11 @@ class Port(Protocol):
     def heard(self, name: str) -> bool:
         """Say whether a signal of this name lies unread, as it was said the first time."""
 
-    def emit(self, part: object) -> None:
-        """Put a part into the run's stream, once: not again while replaying."""
+    def emit(self, part: object, step_id: str = "") -> None:
+        """Put a part into the run's stream, once: not again while replaying. It is known by its order, or by a name."""
+
+    def struck(self, text: str) -> str:
+        """Return a text without any secret that was resolved."""
 
     def show(self, value: object) -> None:
         """Overwrite what people see of the run now."""

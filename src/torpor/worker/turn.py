@@ -128,14 +128,18 @@ class Turn:
         self.notes.append(Entry(Kind.NOTE, asked.key, None))
         return True
 
-    def emit(self, part: object) -> None:
+    def emit(self, part: object, step_id: str = "") -> None:
         """Put a part into the run's stream, once: a note says that it was, and both are durable together or not at all."""
         strike = self._worker.secrets.strike
         kind, said = spoken(part, strike)
-        asked = self._replay.ask(Call(CallKind.EMIT, "emit"))
+        asked = self._replay.ask(Call(CallKind.EMIT, "emit", step_id=step_id))
         if asked.record is None or not asked.record.notes:
             self._unheard.append((asked.key, kind, said))
             self._speak()
+
+    def struck(self, text: str) -> str:
+        """Return a text without secrets."""
+        return self._bodies.struck(text)
 
     def show(self, value: object) -> None:
         """Overwrite what people see of the run now; replay ends with what was shown last."""
