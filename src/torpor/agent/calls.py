@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextvars
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
-from pydantic_ai import ToolDenied
+from pydantic_ai import Agent, ToolDenied, _utils
 from pydantic_ai.exceptions import ToolFailed
 
 from torpor.agent import inside, outcomes, parts, spans
@@ -22,6 +23,7 @@ from torpor.sdk.steps import Definition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
+    from contextlib import AbstractContextManager
 
     from pydantic_ai import AbstractToolset, RunContext, ToolsetTool
 
@@ -134,7 +136,10 @@ class Call:
         async def act(context: EffectContext, **_shown: Any) -> dict[str, Any]:
             enter(context)
             context.emit(parts.began(context, name, at, self._shown))
-            with spans.tool(conversation.declared.name, context, name, ctx.tool_call_id, self._shown) as told:
+            with (
+                threads(context),
+                spans.tool(conversation.declared.name, context, name, ctx.tool_call_id, self._shown) as told,
+            ):
                 outcome = await inside.whole(conversation, name, place, safety, call)
                 told(outcome)
             if (end := parts.ended(context, name, at, outcome)) is not None:
@@ -180,6 +185,13 @@ class Call:
         values = {"args": [], "more": self._shown}
         recorded = await self._conversation.guest.call(lambda context: context.perform(made, values, place, ahead=True))
         return outcomes.read(recorded)
+
+
+def threads(context: EffectContext) -> AbstractContextManager[None]:
+    """Let a plain tool run in a thread of the worker, which then knows of it; not if the author chose other threads."""
+    lent: Any = context.threads
+    chosen = _utils._thread_executor.get() is not None  # noqa: SLF001 - pydantic-ai sets it and does not tell it
+    return nullcontext() if chosen or lent is None else Agent.using_thread_executor(lent)
 
 
 def shown(args: Mapping[str, Any]) -> dict[str, Any]:

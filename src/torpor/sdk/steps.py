@@ -13,10 +13,12 @@ from torpor.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from concurrent.futures import Future
     from contextvars import Context
     from datetime import datetime
 
 F = TypeVar("F", bound="Callable[..., Any]")
+T = TypeVar("T")
 _MARK = "__torpor_definition__"
 
 
@@ -31,6 +33,16 @@ class Voice(Protocol):
 
     def ended(self, *, cancelled: bool) -> None:
         """Take note that the attempt is over."""
+
+
+class LentThreads(Protocol):
+    """Threads of the worker for one call (`concurrent.futures.Executor`)."""
+
+    def submit(self, function: Callable[..., T], /, *args: Any, **more: Any) -> Future[T]:
+        """Call a function in one."""
+
+    def give_up(self) -> list[Future[Any]]:
+        """Wait for none of them any more; return what still runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +62,9 @@ class EffectContext:
     """What `emit` speaks with: torpor's."""
     settles: list[tuple[str, int]] = field(default_factory=list, repr=False)
     """Reservations of money, and what each cost in micro-units: settled in the commit that records how this attempt ended."""
+
+    threads: LentThreads | None = field(default=None, repr=False, compare=False)
+    """Threads for what it does not run itself: torpor's."""
 
     def emit(self, part: object) -> None:
         """Put a text or a storable value into the run's stream, readable within moments (`torpor tail -f`).

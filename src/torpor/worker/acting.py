@@ -192,6 +192,7 @@ def context_of(executor: Executor, call: Call) -> EffectContext:
         Mute(f"{call.request.name} is `transactional` and cannot emit: nothing of it is true before its commit")
         if safety_of(call.request) is Safety.TRANSACTIONAL
         else executor.commits.stream.voice(call.request.key),
+        threads=executor.worker.calls.lend() if definition is not None and definition.within is not None else None,
     )
 
 

@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from torpor.errors import TorporError
+from torpor.worker.threads import Lent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
@@ -69,6 +70,10 @@ class Calls:
         if inspect.isawaitable(result):  # a callable object or a partial whose call is async
             result = await result
         return result
+
+    def lend(self) -> Lent:
+        """Return threads for what a call runs in some by itself."""
+        return Lent(self._threads)
 
     async def in_thread(self, call: Callable[[], Any]) -> Any:
         """Run something that may block, with its own contextvars; if this is cancelled, its thread is given up."""

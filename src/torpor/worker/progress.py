@@ -6,6 +6,7 @@ Everything here is in memory only; the journal has what matters, and `begin` put
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,7 @@ from torpor.worker.spending import SHARED, Spending
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from concurrent.futures import Future
 
     from torpor.core.replay import Record
     from torpor.sdk.port import Request
@@ -211,10 +213,10 @@ class Progress:
     def _ended(self, call: Call, result: Any, error: BaseException | None) -> None:
         """Take the end of a call: record its outcome, or try again, or ask a person."""
         executor, request = self._executor, call.request
+        threads = call.context.threads if call.context is not None else None
+        going_on = threads.give_up() if threads is not None else []
         if call.stage is Stage.LET_GO:
-            self._worker.log.info(
-                "an interrupted call ended", run=executor.name, call=shown(request.key), said=_told(error)
-            )
+            self._let_go(call, error, going_on)
             return
         if executor.ended:
             if request.kind is CallKind.EFFECT:
@@ -230,7 +232,7 @@ class Progress:
         if error is None:
             self.succeeded(request, result, call.attempt)
         else:
-            self.failed(call, error)
+            self.failed(call, error, in_thread=bool(going_on))
         if call.running is not None:
             executor.see_next()  # else it ended while it was being started, and whoever starts calls asks afterwards
 
@@ -243,7 +245,24 @@ class Progress:
             return
         self._executor.commits.record(Entry(Kind.OUTCOME, request.key, body))
 
-    def failed(self, call: Call, error: BaseException) -> None:
+    def _let_go(self, call: Call, error: BaseException | None, going_on: list[Future[Any]]) -> None:
+        """Log the end of a call that was interrupted, and for whose end nobody waits; a thread's when it comes."""
+        log, loop, said = self._worker.log, self._worker.loop, _told(error)
+        fields = {"run": self._executor.name, "call": shown(call.request.key)}
+        if not going_on:
+            log.info("an interrupted call ended", **fields, said=said)
+            return
+        log.info("an interrupted call goes on", **fields, said="it runs in a thread, which nobody can stop")
+
+        def ended(thread: Future[Any]) -> None:
+            with suppress(RuntimeError):  # the loop is closed
+                said = _told(thread.exception())
+                loop.call_soon_threadsafe(partial(log.info, "an interrupted call ended", **fields, said=said))
+
+        for thread in going_on:
+            thread.add_done_callback(ended)
+
+    def failed(self, call: Call, error: BaseException, *, in_thread: bool = False) -> None:
         """Take a failed attempt: again later, failed for good, or unknown."""
         request = call.request
         definition = request.definition
@@ -254,7 +273,7 @@ class Progress:
             return
         verdict = after_exception(definition.safety, not_done=isinstance(error, NotDone))
         if verdict is After.UNKNOWN:
-            late = isinstance(error, TimeoutError) and not definition.is_async
+            late = isinstance(error, TimeoutError) and (in_thread or not definition.is_async)
             still = "; its thread cannot be stopped and may still act" if late else ""
             self.effects.unknown(request, f"it raised {type(error).__name__}: {error}{still}")
             return

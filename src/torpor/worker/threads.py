@@ -19,6 +19,28 @@ T = TypeVar("T")
 _Work = tuple[Future[Any], "Callable[[], Any]"]
 
 
+class Lent(Executor):
+    """A worker's threads, lent to one call: it is known which of them go on when the call is over."""
+
+    def __init__(self, threads: Threads) -> None:
+        """Begin with none."""
+        self._threads = threads
+        self._begun: list[Future[Any]] = []
+
+    def submit(self, function: Callable[..., T], /, *args: Any, **more: Any) -> Future[T]:
+        """Call a function in a thread."""
+        future = self._threads.submit(function, *args, **more)
+        self._begun.append(future)
+        return future
+
+    def give_up(self) -> list[Future[Any]]:
+        """Wait for none of them any more; return what still runs, for nobody can stop a thread."""
+        for future in self._begun:
+            if not future.done():
+                self._threads.give_up(future)
+        return [future for future in self._begun if future.running()]
+
+
 class Threads(Executor):
     """Up to `most` threads, started when they are needed. Calls start in the order they came."""
 
