@@ -107,6 +107,7 @@ async def fails(lab: Lab, run: Run) -> RunFailed:
     """Return how a run failed."""
     with pytest.raises(RunFailed) as failed:
         await lab.result(run)
+    assert "torpor retry RUN" not in failed.value.hint, "it knows which"
     return failed.value
 
 

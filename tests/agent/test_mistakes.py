@@ -45,6 +45,7 @@ def test_what_is_declared_of_a_tool_that_is_not_there(store: Store, moment: Mome
         assert failed.value.kind == "UsageError"
         assert failed.value.detail == "typo has no tool akt, and something is declared of it"
         assert failed.value.hint.startswith("its tools: act;")
+        assert "torpor retry RUN" not in failed.value.hint
         assert asked(SCRIPT) == []
 
     on(store, moment, typo, check)

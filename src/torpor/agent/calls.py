@@ -80,7 +80,9 @@ class Call:
     async def settle(self) -> Any:
         """Ask for consent if it is needed, and act once. Raises Interrupted, StepFailed."""
         conversation, approved = self._conversation, False
-        if self._name in conversation.asking or conversation.declared.asks(self._name, self._shown):
+        if self._name in conversation.asking or conversation.declared.asks(
+            self._name, self._shown, conversation.guest.run_id
+        ):
             denied = await self._consent()
             if denied is not None:
                 return denied

@@ -88,8 +88,8 @@ class Declared:
         known = None if self.window is not None or model is None else prices.most_input(model)
         return self.window or Window(known or UNKNOWN_WINDOW)
 
-    def fresh(self) -> Declared:
-        """Return it for one stay, which `learn`s what its tools were declared with.
+    def fresh(self, run: str) -> Declared:
+        """Return it for one stay of a run, which `learn`s what its tools were declared with.
 
         Raises UsageError if something is declared of a tool that the agent surely does not have: one more letter in
         `approve`, and nobody would be asked.
@@ -97,7 +97,8 @@ class Declared:
         if strange := self._strange():
             raise UsageError(
                 f"{self.name} has no tool {strange[0]}, and something is declared of it",
-                hint=f"its tools: {', '.join(sorted(self._plain()))}; mend safety= or approve=, then torpor retry RUN",
+                hint=f"its tools: {', '.join(sorted(self._plain()))}; "
+                f"mend safety= or approve=, then torpor retry {run}",
             )
         return replace(self, tools={})
 
@@ -136,8 +137,8 @@ class Declared:
             said = hinted(metadata)
         return Safety.ONCE if said is None else said
 
-    def asks(self, tool: str, args: Mapping[str, Any]) -> bool:
-        """Whether a call needs a person's consent, as the author declared it. Raises UsageError if their function raises."""
+    def asks(self, tool: str, args: Mapping[str, Any], run: str) -> bool:
+        """Whether a call of a run needs consent, as the author declared it. Raises UsageError if their function raises."""
         known = self.tools.get(tool)
         rule = self.approve.get(tool, known.approve if known is not None else False)
         if not callable(rule):
@@ -147,7 +148,8 @@ class Declared:
         except Exception as error:
             raise UsageError(
                 f"the approve function of {tool} raised {type(error).__name__}: {error}",
-                hint="it gets the call's arguments by name: lambda euros, **_: euros > 50; mend it, then torpor retry RUN",
+                hint="it gets the call's arguments by name: lambda euros, **_: euros > 50; "
+                f"mend it, then torpor retry {run}",
             ) from error
 
     def timeout_of(self, tool: str) -> float | None:
@@ -155,13 +157,13 @@ class Declared:
         known = self.tools.get(tool)
         return known.timeout_seconds if known is not None else None
 
-    async def make_deps(self) -> Any:
-        """Return the agent's dependencies, made anew for each stretch if a factory was declared. Raises what that raises."""
+    async def make_deps(self, run: str = "") -> Any:
+        """Return the agent's dependencies, anew for each stretch of a run if a factory makes them. Raises what that raises."""
         try:
             made = self.deps() if callable(self.deps) else self.deps
             return await made if inspect.isawaitable(made) else made
         except Exception as error:
-            error.add_note(f"the deps of {self.name} raised it: mend that, then torpor retry RUN")
+            error.add_note(f"the deps of {self.name} raised it{f': mend that, then torpor retry {run}' if run else ''}")
             raise
 
 

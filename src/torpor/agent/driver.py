@@ -75,7 +75,7 @@ async def drive(declared: Declared, ctx: Context, state: AgentState) -> Any:
         state.prompt = joined(state.prompt, await listen(ctx))
         return ctx.again(state)
     except (UnexpectedModelBehavior, UserError) as error:
-        error.add_note(_next_step(error))
+        error.add_note(_next_step(error, ctx.run_id))
         raise
     _keep(state, played)
     waking.keep(state, played.slept_seconds, played.woke, least_seconds=waking.LONG_SECONDS)
@@ -101,11 +101,11 @@ async def _listen(ctx: Context, state: AgentState) -> None:
     waking.note(ctx, state, began, "somebody wrote", least_seconds=waking.LONG_SECONDS)
 
 
-def _next_step(error: Exception) -> str:
+def _next_step(error: Exception, run: str) -> str:
     """Return what a person can do about an error of pydantic-ai's own."""
     if isinstance(error, UserError):  # a key that is missing, a model that nobody knows, an agent that cannot be
-        return "mend it where the worker runs, then torpor retry RUN"
-    return "torpor retry RUN asks the model again; Agent(..., retries=3) lets it try more often"
+        return f"mend it where the worker runs, then torpor retry {run}"
+    return f"torpor retry {run} asks the model again; Agent(..., retries=3) lets it try more often"
 
 
 def _keep(state: AgentState, played: Played) -> None:

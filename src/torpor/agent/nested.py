@@ -49,4 +49,4 @@ class Nested(AbstractCapability[Any]):
         if tool is None or self.declared is None:
             return self
         name = self.declared.name or self.declared.agent.name or "agent"
-        return Durable(tool.begin(replace(self.declared, name=name).fresh(), ctx.model))
+        return Durable(tool.begin(replace(self.declared, name=name).fresh(tool.conversation.guest.run_id), ctx.model))

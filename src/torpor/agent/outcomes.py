@@ -87,4 +87,5 @@ def failure(name: str, failed: StepFailed) -> str:
     """Return what the model is told of a call that failed for good. A result that cannot be kept is none to call again for."""
     if failed.kind == UnstorableValue.__name__:
         return f"{name} was called, and what it gave back cannot be kept: {failed.detail}"
-    return f"{name} failed: {failed.kind}: {failed.detail}"
+    hint = f" (hint: {failed.hint})" if failed.hint else ""
+    return f"{name} failed: {failed.kind}: {failed.detail}{hint}"

@@ -109,7 +109,7 @@ class Stay:
                 self._played.cancel()
 
     async def _go_on(self) -> None:
-        declared, remembered = self._declared.fresh(), self._remembered
+        declared, remembered = self._declared.fresh(self._run_id), self._remembered
         history = list(remembered.history)
         window = declared.window_for(model_of(declared.agent))
         conversation = Conversation(declared, window, remembered.before, remembered.pinned, _ids(history))
@@ -118,7 +118,7 @@ class Stay:
             declared.agent.iter(
                 self._prompt,
                 message_history=history or None,
-                deps=await declared.make_deps(),
+                deps=await declared.make_deps(self._run_id),
                 usage=self._usage,
                 usage_limits=UsageLimits(request_limit=None),  # a life may be long; what bounds it is its budget
                 conversation_id=self._run_id,

@@ -107,6 +107,11 @@ class Guest:
         return self._port.kept
 
     @property
+    def run_id(self) -> str:
+        """The run's public id."""
+        return self._context.run_id
+
+    @property
     def log(self) -> Log:
         """The author's log."""
         return self._context.log
