@@ -62,6 +62,11 @@ def _of_models(error: Exception, where: str) -> UsageError | None:
     if isinstance(error, ModuleNotFoundError) and error.name in {"pydantic_ai", "genai_prices"}:
         return UsageError(f"{where} has an agent, and pydantic-ai is not here", hint="pip install 'torpor[agent]'")
     kind = type(error)
+    if kind is ImportError and str(error).startswith(
+        "Please install "
+    ):  # as pydantic-ai says it, of a provider's package
+        said, _, how = str(error).partition(", you can use ")
+        return UsageError(f"{where}: {said}", hint=how.partition(" — ")[2].strip("`") or "pip install it")
     if (kind.__module__, kind.__name__) != ("pydantic_ai.exceptions", "UserError"):
         return None
     said = str(error).partition("\n")[0]

@@ -203,7 +203,7 @@ def test_what_cannot_be_stored_is_said_to_the_model(store: Store, moment: Moment
         assert await lab.result(run) == "done"
         ((name, content, outcome),) = results(scripts["odd"])
         assert (name, outcome) == ("act", "failed")
-        assert content.startswith("act was called, and what it gave back cannot be kept: ")
+        assert content.startswith("act was called, and what it gave back cannot be kept: its result: ")
         assert "Odd" in content
         assert SEEN == {"act odd": 1}
 

@@ -61,9 +61,14 @@ _not_before: dict[str, int] = {}
 """Until when a provider wants to be left alone, by rate bucket: the store's time, in microseconds."""
 
 
+_unpriced: set[str] = set()
+"""Models, by rate bucket, of which this process has said that nobody knows their price."""
+
+
 def forget_pauses() -> None:
-    """Forget what providers said to this process: for tests, and for whoever changed an account."""
+    """Forget what providers said to this process, and what it said of them: for tests, and for whoever changed an account."""
     _not_before.clear()
+    _unpriced.clear()
 
 
 class ModelTrouble(TorporError):
@@ -185,12 +190,19 @@ class ModelCall:
             known = prices.estimate_of(self._model.wrapped, sent, self.settings, self.parameters, tokens=tokens)
             if known is None:
                 conversation.unpriced.add(self._bucket)
-                guest.log.info(prices.unknown(self._model.wrapped.model_name, self._model.wrapped.system))
+                self._say_unpriced()
             amount = known or 0
         conversation.asked_for_money = True
         wanted = max(1, amount)
         found = await guest.call(lambda ctx: ctx.reserve(wanted, place))
         return begun and not ended, (str(found["hold"]), int(found["micros"]))
+
+    def _say_unpriced(self) -> None:
+        """Say that nobody knows the price, once in this process: it is the model's, whichever run asks it."""
+        if self._bucket not in _unpriced:
+            _unpriced.add(self._bucket)
+            model = self._model.wrapped
+            self._conversation.guest.log.info(prices.unknown(model.model_name, model.system))
 
     def _act(
         self, sent: list[ModelMessage], held: tuple[str, int] | None

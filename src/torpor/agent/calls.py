@@ -89,15 +89,20 @@ class Call:
             approved = True
         outcome = await self._act(self._place, approved=approved)
         if outcomes.ASKS in outcome:  # the tool itself wants consent, now that it has seen what is asked of it
-            denied = await self._consent()
+            why = outcome[outcomes.ASKS]
+            denied = await self._consent(why if isinstance(why, str) else "")
             if denied is not None:
                 return denied
             outcome = await self._act(f"{self._place} approved", approved=True)
         return outcomes.given(outcome, self._told)
 
-    async def _consent(self) -> ToolDenied | None:
-        """Ask a person about exactly these arguments; take over what they edited. Returns what the model is told if not."""
-        title, shows, schema = f"{self._name}?", self._shown, self._tool.tool_def.parameters_json_schema
+    async def _consent(self, why: str = "") -> ToolDenied | None:
+        """Ask a person about exactly these arguments; take over what they edited. Returns what the model is told if not.
+
+        `why` is the tool's own reason, and a part of what they consent to.
+        """
+        title = f"{self._name}? {why}".rstrip()
+        shows, schema = self._shown, self._tool.tool_def.parameters_json_schema
         decision, seconds = await self._conversation.guest.call(
             lambda context: timed(context, context.approval(title, show=shows, editable=True, schema=checkable(schema)))
         )

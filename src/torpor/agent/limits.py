@@ -8,7 +8,7 @@ Running out is a question to a person, who may grant more; the run sleeps meanwh
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from torpor.core.money import micros_of
 from torpor.errors import BudgetExceeded, UsageError
@@ -74,6 +74,13 @@ def _counts(budget: Budget, state: AgentState, now: float) -> Iterator[_Count]:
         yield _Count("awake", round(state.awake), round(awake), "seconds awake")
 
 
+def _more() -> Any:
+    """Return the type of how many more a person grants: none is an answer, less than none is a slip."""
+    from pydantic import Field  # not before it is needed: `torpor.Budget` loads nothing heavy
+
+    return Annotated[int, Field(ge=0)]
+
+
 async def begin(ctx: Context, budget: Budget, state: AgentState) -> None:
     """Take up a budget, in a run's first turn: a limit of its own, unless whoever started it gave one."""
     if budget.usd is not None:
@@ -89,7 +96,7 @@ async def keep(ctx: Context, name: str, budget: Budget, state: AgentState) -> No
         allowed = count.most + state.granted.get(count.name, 0)
         while count.used >= allowed:
             question = f"{name} has used {count.used:,} of {allowed:,} {count.words}. How many more may it use?"
-            answer = await ctx.ask(question, schema=int)
+            answer = await ctx.ask(question, schema=_more())
             more = answer.value or 0
             if more <= 0:
                 raise BudgetExceeded(

@@ -37,14 +37,21 @@ async def kept(result: Awaitable[Any]) -> dict[str, Any]:
         return {"retry": retry.message}
     except ToolFailed as failed:
         return {"failed": failed.message}
-    except ApprovalRequired:
-        return {ASKS: True}
+    except ApprovalRequired as asked:
+        return {ASKS: _why(asked.metadata) or True}
     except CallDeferred:
         return {DEFERS: True}
     if isinstance(value, ToolReturn):
         parts = {"content": value.content, "metadata": value.metadata, "tools": value.tools}
         return {"value": value.return_value, **{name: part for name, part in parts.items() if part is not None}}
     return {"value": value}
+
+
+def _why(metadata: Any) -> str:
+    """Return in a line why a tool asks, as its author says it to `ApprovalRequired`."""
+    if not isinstance(metadata, dict):
+        return ""
+    return ", ".join(f"{name}: {value}" for name, value in metadata.items())
 
 
 def settled(result: Any, by: str) -> dict[str, Any]:
@@ -86,6 +93,9 @@ def given(outcome: dict[str, Any], told: str = "") -> Any:
 def failure(name: str, failed: StepFailed) -> str:
     """Return what the model is told of a call that failed for good. A result that cannot be kept is none to call again for."""
     if failed.kind == UnstorableValue.__name__:
-        return f"{name} was called, and what it gave back cannot be kept: {failed.detail}"
+        where = failed.detail.replace(
+            f"the result of {name}.value", "its result", 1
+        )  # in an outcome it stands as `value`
+        return f"{name} was called, and what it gave back cannot be kept: {where}"
     hint = f" (hint: {failed.hint})" if failed.hint else ""
     return f"{name} failed: {failed.kind}: {failed.detail}{hint}"

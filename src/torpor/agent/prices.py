@@ -89,8 +89,12 @@ def cost_of(response: ModelResponse) -> int | None:
 
 def unknown(model_name: str, provider: str | None) -> str:
     """Return what people are told about a model whose price is unknown."""
-    name = f"{provider}:{model_name}" if provider else model_name
-    return f"the price of {name} is unknown: what its calls cost is not counted, and no budget in dollars bounds it"
+    name = model_name.strip(":")  # that of a function ends so, without one that streams
+    if provider and name != provider and not name.startswith(f"{provider}:"):
+        name = f"{provider}:{name}"
+    return (
+        f"the price of {name} is unknown: its calls are not counted, and a budget in dollars stops them only at nothing"
+    )
 
 
 # what it may cost ----------------------------------------------------------------------------------------------------

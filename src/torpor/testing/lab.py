@@ -30,7 +30,7 @@ from torpor.testing.clock import Clock, seconds_in
 from torpor.testing.crashes import every_crash
 from torpor.testing.deciding import Deciding
 from torpor.testing.funding import limit_of
-from torpor.testing.mortal import Place, Plan, mortal_tasks
+from torpor.testing.mortal import Place, Plan, mind_generators, mortal_tasks
 from torpor.testing.run import Run
 from torpor.testing.sweeping import going_on, names_of, next_due, sweep
 from torpor.testing.worker import LabWorker
@@ -93,6 +93,7 @@ class Lab(Deciding):
         loop = asyncio.get_running_loop()
         self._factory = loop.get_task_factory()
         loop.set_task_factory(mortal_tasks)
+        mind_generators()
         if self._store is None:
             self._store = open_store(":memory:", clock=self.clock.now)
         self._loop = loop

@@ -16,10 +16,13 @@ from __future__ import annotations
 import asyncio
 import gc
 import inspect
+import sys
 from collections.abc import Coroutine
 from contextvars import ContextVar, copy_context
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import WeakSet
 
 from torpor.core.replay import shown
 from torpor.engine import commit as commits
@@ -29,7 +32,7 @@ from torpor.errors import StoreUnavailable
 from torpor.store.protocol import Lane
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import AsyncGenerator, Callable, Generator
 
     from torpor.core.commit import Proposal
     from torpor.store.protocol import LifeLock, Listener, Store
@@ -88,6 +91,8 @@ class Life:
         self.buried = False
         self.tasks: set[asyncio.Task[Any]] = set()
         self.locks: list[LifeLock] = []
+        self.generators: WeakSet[AsyncGenerator[Any, Any]] = WeakSet()
+        """Those begun. The loop does not know them: it would close those of the dead, which runs their code."""
         self.transactions: set[asyncio.Future[Any]] = set()
         """Those under way: the store will do them, whoever asked is dead or not."""
         self._ended = ended
@@ -105,6 +110,10 @@ class Life:
         self.buried = True
         for task in list(self.tasks):
             task.cancel()
+
+    async def close_generators(self) -> None:
+        """Close what a life that was not killed left open, as asyncio.run does at its end."""
+        await asyncio.gather(*(one.aclose() for one in self.generators), return_exceptions=True)
 
 
 OWNER: ContextVar[Life | None] = ContextVar("torpor_testing_owner", default=None)
@@ -170,6 +179,21 @@ def mortal_tasks(loop: asyncio.AbstractEventLoop, body: Any, **more: Any) -> asy
     life.tasks.add(made)
     made.add_done_callback(life.tasks.discard)
     return made
+
+
+def mind_generators() -> None:
+    """Keep the generators of lives from the loop that runs now, which forgets this at its end (`asyncio.run`)."""
+    hooks = sys.get_asyncgen_hooks()
+    if getattr(hooks.firstiter, "func", None) is not _begun:
+        sys.set_asyncgen_hooks(partial(_begun, hooks.firstiter), hooks.finalizer)
+
+
+def _begun(tell: Callable[[AsyncGenerator[Any, Any]], object] | None, generator: AsyncGenerator[Any, Any]) -> None:
+    life = OWNER.get()
+    if life is not None:
+        life.generators.add(generator)
+    elif tell is not None:
+        tell(generator)
 
 
 class _Killed(BaseException):

@@ -74,6 +74,7 @@ class LabWorker(Worker):
             if self._running is not None:
                 await self._running
             await guests.left()
+            await self.end.close_generators()
             return
         for executor in self.executors.values():
             executor.ended = True

@@ -86,7 +86,7 @@ def show(tx: Tx, run: str, *, gone: frozenset[int] = frozenset(), read: int = RE
     named = named_blobs([*(entry.body for entry in entries), state.body, *(signal.body for signal in signals)])
     packed = tx.get_blobs(named) if named else {}
     answers = {w.seq: values.plain(w.answer) for w in tx.waits([row.id], over=True) if w.answer is not None}
-    settled = {seq: str(said.get("by", "")) for seq, said in answers.items() if isinstance(said, dict)}
+    settled = {seq: said for seq, said in answers.items() if isinstance(said, dict)}
     story = tell(row, entries, packed, turn=state.turn, settled=settled, now=tx.now())
     program = next((known for known in tx.programs() if known.id == row.program), None)
     last = entries[-1] if entries else None

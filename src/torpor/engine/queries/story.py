@@ -87,12 +87,12 @@ def tell(
     packed: Mapping[bytes, bytes],
     *,
     turn: int,
-    settled: Mapping[int, str],
+    settled: Mapping[int, Mapping[str, Any]],
     now: int,
 ) -> Story:
     """Tell a run's story from consecutive entries up to its head.
 
-    `turn` is the present turn; `settled` says who answered the wait that an entry opened; `now` is the store's time.
+    `turn` is the present turn; `settled` are the answers to the waits that entries opened; `now` is the store's time.
     """
     first = turn - sum(entry.kind is Kind.CHECKPOINT for entry in entries)
     teller = _Teller(run, packed, settled, first, _first_branch(run, entries))
@@ -123,13 +123,19 @@ class _Teller:
     """Hears entries in order."""
 
     def __init__(
-        self, run: RunRow, packed: Mapping[bytes, bytes], settled: Mapping[int, str], turn: int, branch: int
+        self,
+        run: RunRow,
+        packed: Mapping[bytes, bytes],
+        settled: Mapping[int, Mapping[str, Any]],
+        turn: int,
+        branch: int,
     ) -> None:
         self.story = Story()
         self.slept: dict[int, str] = {}
         self._run = run
         self._packed = packed
-        self._settled = settled
+        self._settled = {seq: str(said.get("by", "")) for seq, said in settled.items()}
+        self._decided = {seq: verdict(dict(said)) for seq, said in settled.items()}
         self._turn = turn
         self._branch = branch
         self._rewound = False
@@ -159,7 +165,9 @@ class _Teller:
         for line in self.story.lines:
             if line.ended_at is None:
                 line.ended_at = at
-                line.outcome = "withdrawn" if line.outcome in {"asked", "needs you"} else line.outcome
+                if line.outcome in {"asked", "needs you"}:
+                    said = self._decided.get(line.seq)  # they were told that it holds, and then the run ended first
+                    line.outcome = f"{said}, not used" if said else "withdrawn"
 
     def _say(
         self, entry: Stored, what: str, outcome: str, *, ended_at: int | None = None, quiet: bool = False
