@@ -124,3 +124,21 @@ def test_a_providers_package_that_is_not_here(tmp_path: Path, monkeypatch: pytes
         load_app(str(file))
     assert refused.value.message.endswith("Please install the `anthropic` package to use the Anthropic provider")
     assert refused.value.hint == 'pip install "pydantic-ai-slim[anthropic]"'
+
+
+@pytest.mark.parametrize("given", [None, 17, {"a": 1}, [], True])
+def test_a_start_without_a_prompt_is_refused(store: Store, moment: Moment, given: Any) -> None:
+    """Nothing is started: a run of it would fail, and nothing could mend it. A long text and a list are prompts."""
+    forget(COUNTS)
+
+    async def check(lab: Lab) -> None:
+        client = Client(lab.store)
+        for start in (client.start, client.pick_up):
+            with pytest.raises(UsageError, match=r"counts is an agent, and .* is no prompt") as refused:
+                await start("counts", given)
+            assert "torpor start counts" in refused.value.hint
+        assert await lab.store.transact(lambda tx: tx.get_runs(range(1, 10))) == {}
+        for prompt in ("go", "go " * 40_000, ["look", "again"]):
+            assert (await client.start("counts", prompt)).created
+
+    on(store, moment, app, check)

@@ -58,8 +58,8 @@ class Starting(Connected):
         was said last holds.
 
         It belongs to the OpenTelemetry trace that is active here, if one is.
-        `budget` is a limit in dollars for what it and its children spend. Raises UsageError for an unknown program or what is
-        no amount, UnstorableValue for an input that would not come back.
+        `budget` is a limit in dollars for what it and its children spend. Raises UsageError for an unknown program, what is
+        no amount or what is no agent's prompt, UnstorableValue for an input that would not come back.
         """
         check_start(
             {
@@ -89,7 +89,7 @@ class Starting(Connected):
         trace = active()
         if trace:
             wanted = wanted._replace(trace=trace)
-        done = (await self.store.transact(runs.start, [wanted]))[0]
+        done = await self.store.transact(runs.start_asked, wanted)
         return Started(done.name, done.created)
 
     async def pick_up(self, program: str, input: Any = None, *, by: str = "", afresh: bool = False) -> Started:  # noqa: A002 - as `start`

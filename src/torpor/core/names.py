@@ -6,6 +6,8 @@ from torpor.core.family import RESERVED
 from torpor.errors import UsageError
 
 _LETTERS = 200
+AGENT_SOURCE = "torpor.agent.driver:"
+"""How the source of a program begins that was made of an agent (`app.agent`)."""
 
 
 def storable(text: str) -> bool:

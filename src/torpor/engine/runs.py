@@ -7,9 +7,11 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, NamedTuple
 
 from torpor.core.ids import run_name
+from torpor.core.names import AGENT_SOURCE
 from torpor.core.run import Flag, State
 from torpor.engine import budgets, lines
 from torpor.errors import Conflict, NotFound, UsageError
+from torpor.store import values
 from torpor.store.rows import FollowUp, NewRun, RunChange
 
 if TYPE_CHECKING:
@@ -93,12 +95,20 @@ def start(tx: Tx, wanted: Sequence[Start]) -> list[Started]:
     ]
 
 
+def start_asked(tx: Tx, wanted: Start) -> Started:
+    """Start a run as somebody asks for it: of an agent, only with a prompt. Raises UsageError; then nothing is started."""
+    known = newest(tx.programs()).get(wanted.program)
+    if known is not None and known.source.startswith(AGENT_SOURCE):
+        _check_prompt(wanted)
+    return start(tx, [wanted])[0]
+
+
 def pick_up(tx: Tx, wanted: Start, *, afresh: bool = False) -> Started:
     """Go on with the run that a key names unless it has ended; else start one, which the key names from then on.
 
     With `afresh` one is started in any case. If two do so at once they get the same new run. Raises UsageError as `start`.
     """
-    found = start(tx, [wanted])[0]
+    found = start_asked(tx, wanted)
     if found.created or wanted.key is None:
         return found
     before = tx.get_runs([found.run_id], lock=True).get(found.run_id)
@@ -167,6 +177,15 @@ def _check(one: Start, known: dict[str, ProgramRow]) -> None:
     if one.key is not None and not 0 < len(one.key) <= _KEY_LETTERS:
         message = f"a run key has 1 to {_KEY_LETTERS} letters, this one has {len(one.key)}"
         raise UsageError(message)
+
+
+def _check_prompt(one: Start) -> None:
+    """Raise UsageError for what can be no agent's prompt: a run of it would fail, and nothing could mend that."""
+    given = values.plain(one.body) if one.blob is None else ""
+    if given is None or (not isinstance(given, str) and not (isinstance(given, list) and given)):
+        said = "no input" if given is None else f"{values.plain(one.body)!r:.60}"
+        message = f"{one.program} is an agent, and {said} is no prompt"
+        raise UsageError(message, hint=f"""a text: torpor start {one.program} '"please look into it"'; or a list""")
 
 
 def _bind_keys(tx: Tx, wanted: Sequence[Start], ids: Sequence[int]) -> dict[int, int]:
