@@ -66,8 +66,19 @@ class Played:
     @property
     def returns(self) -> list[tuple[str, Any]]:
         """What its tools gave back, as it is on record, in an order that chance has no part in."""
+        from torpor.agent.outcomes import SETTLED_BY  # it loads pydantic-ai, which few commands of the demo need
+
         found = [(line.key, line.value) for line in self.journal if line.kind == "outcome" and _name(line) != "model"]
-        return sorted(found, key=repr)
+        told = [  # who said so is no part of it
+            (
+                key,
+                {name: part for name, part in value.items() if name != SETTLED_BY}
+                if isinstance(value, dict)
+                else value,
+            )
+            for key, value in found
+        ]
+        return sorted(told, key=repr)
 
     @property
     def usage(self) -> dict[str, int]:
