@@ -18,7 +18,7 @@ from tests.agent.shops import Shop, agent_of, outcomes
 from tests.house.tree import ROOT
 from tests.patience import PATIENCE_SECONDS
 from tests.worker.labs import on
-from torpor import App, RunFailed
+from torpor import App, RunFailed, tool_context
 from torpor.agent import servers
 from torpor.agent.declared import Declared
 from torpor.client import Client
@@ -341,3 +341,30 @@ def test_what_is_a_lost_answer(error: Exception, expected: bool) -> None:  # noq
     retry = ModelRetry("try again")
     retry.__cause__ = group
     assert servers.lost(retry) is expected
+
+
+def test_a_keyed_call_can_be_given_its_key(tmp_path: Path, store: Store, moment: Moment) -> None:
+    """As docs/agents.md says it: `process_tool_call` finds the key that the journal has, the same in each attempt."""
+    sent: list[str] = []
+
+    async def with_key(_ctx: Any, call_tool: Any, name: str, args: dict[str, Any]) -> Any:
+        sent.append(tool_context().key)
+        return await call_tool(name, args, metadata={"idempotency_key": tool_context().key})
+
+    shop = Shop(tmp_path, "http")
+    shop.start()
+    toolset: Any = MCPToolset(f"http://127.0.0.1:{shop.port}/mcp", id="shop", process_tool_call=with_key)
+    app, script = App(), Script(call("buy"), "done")
+    app.agent("keeper", Agent(script, toolsets=[toolset]), safety={"buy": "keyed"})
+
+    async def check(lab: Lab) -> None:
+        run = await lab.start("keeper", "shop")
+        assert await lab.result(run) == "done"
+        assert shop.acts == ["buy"]
+        (effect,) = (await Client(lab.store).show(run.name)).effects
+        assert sent == [effect.key]
+
+    try:
+        on(store, moment, app, check)
+    finally:
+        shop.end()

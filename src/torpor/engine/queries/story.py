@@ -87,7 +87,7 @@ def tell(
     packed: Mapping[bytes, bytes],
     *,
     turn: int,
-    settled: Mapping[int, Mapping[str, Any]],
+    settled: Mapping[int, Any],
     now: int,
 ) -> Story:
     """Tell a run's story from consecutive entries up to its head.
@@ -123,12 +123,7 @@ class _Teller:
     """Hears entries in order."""
 
     def __init__(
-        self,
-        run: RunRow,
-        packed: Mapping[bytes, bytes],
-        settled: Mapping[int, Mapping[str, Any]],
-        turn: int,
-        branch: int,
+        self, run: RunRow, packed: Mapping[bytes, bytes], settled: Mapping[int, Any], turn: int, branch: int
     ) -> None:
         self.story = Story()
         self.slept: dict[int, str] = {}
