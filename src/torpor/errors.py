@@ -4,7 +4,6 @@
     |-- UsageError          the caller asked for something that makes no sense; nothing was changed
     |   `-- UnstorableValue a value that would not come back as it was; the path names the place (G14)
     |-- NotFound            no such run, wait, program
-    |   `-- NoSecret        this worker has no value for a secret
     |-- Conflict            someone was first, or it changed since you looked
     |-- LeaseLost           this executor no longer owns the run; it stops before its next effect (G1, G2)
     |-- Diverged            code asked for something else than the journal recorded
@@ -69,10 +68,6 @@ class NotFound(TorporError):
     """There is no such run, wait or program."""
 
     exit_code = 3
-
-
-class NoSecret(NotFound):
-    """A worker has no value for a secret of that name."""
 
 
 class Conflict(TorporError):

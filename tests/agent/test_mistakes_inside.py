@@ -1,4 +1,4 @@
-"""What torpor itself refuses inside a tool is a mistake in the code: no question of every run, and its hint is read."""
+"""What torpor itself refuses inside a tool is a mistake in the code: whoever is told of it reads the hint."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import pytest
 
 from tests.agent.scripted import SEEN, agent_of, forget, results
 from tests.worker.labs import on
-from torpor import App, RunFailed, tool_context
-from torpor.client import Client
+from torpor import App, tool_context
 from torpor.testing import Script, call
 
 if TYPE_CHECKING:
@@ -52,26 +51,23 @@ app.agent("pays-keyed", agent_of(KEYED, pay), safety={"pay": "keyed"})
         ("pays", "there is no secret named 'bank'", "set TORPOR_SECRET_BANK"),
     ],
 )
-def test_a_once_tool_that_is_refused_fails_the_run(
+def test_a_once_tool_that_is_refused_is_a_question_with_the_hint(
     store: Store, moment: Moment, name: str, says: str, hint: str
 ) -> None:
-    """No person is asked what happened, and the model is not told to go on without it."""
+    """It may have acted before, so a person is asked (G4); they read what is to be mended."""
     forget(INNER, *scripts.values())
 
     async def check(lab: Lab) -> None:
         run = await lab.start(name, "go")
         await lab.settle()
-        assert await lab.waits(run) == []
-        with pytest.raises(RunFailed) as failed:
-            await lab.result(run)
-        assert says in failed.value.detail
-        assert hint in failed.value.hint
-        assert f"torpor retry {run.name}" in failed.value.hint
+        (wait,) = await lab.waits(run)
+        assert says in wait.show["why"]
+        assert hint in wait.show["why"]
 
     on(store, moment, app, check)
 
 
-def test_once_mended_a_retry_goes_on(store: Store, moment: Moment) -> None:
+def test_once_mended_it_is_called_again_if_a_person_says_so(store: Store, moment: Moment) -> None:
     """The call is made then, once; its model is not asked again."""
     forget(*scripts.values())
     secrets: dict[str, str] = {}
@@ -79,10 +75,10 @@ def test_once_mended_a_retry_goes_on(store: Store, moment: Moment) -> None:
     async def check(lab: Lab) -> None:
         run = await lab.start("pays", "go")
         await lab.settle()
-        assert await lab.state(run) == "failed"
         assert not SEEN
         secrets["bank"] = "a-long-secret"
-        await Client(lab.store).retry(run.name, by="ada")
+        (wait,) = await lab.waits(run)
+        await lab.answer(wait, again=True)
         assert await lab.result(run) == "done"
         assert SEEN == {"x": 1}
         assert results(scripts["pay"]) == [("pay", "paid", "success")]

@@ -24,9 +24,8 @@ from torpor.agent import outcomes
 from torpor.agent.asking import RecordedModel
 from torpor.agent.calls import Call, because
 from torpor.agent.delegate import child_of, failure
-from torpor.agent.inside import MISTAKE
 from torpor.agent.servers import name_undeclared
-from torpor.errors import ChildFailed, Interrupted, StepFailed, UsageError
+from torpor.errors import ChildFailed, Interrupted, StepFailed
 
 if TYPE_CHECKING:
     from pydantic_ai import AbstractToolset, RunContext, ToolsetTool
@@ -84,7 +83,4 @@ class RecordedToolset(WrapperToolset[Any]):
         except ChildFailed as failed:
             raise await call.failed(failure(child_of(tool.tool_def) or name, failed)) from None
         except StepFailed as failed:
-            if MISTAKE in (failed.said or {}):
-                retry = f"mend it, then torpor retry {self.conversation.guest.run_id}"
-                raise UsageError(failed.detail, hint=f"{failed.hint}; {retry}") from None
             raise await call.failed(outcomes.failure(name, failed)) from None

@@ -23,27 +23,12 @@ from pydantic_ai.exceptions import UserError
 from torpor.agent import outcomes
 from torpor.agent.conversation import Conversation
 from torpor.core.effect import Safety
-from torpor.errors import Interrupted, NoSecret, NotDone, TorporError, UsageError
-
-MISTAKE = "mistake"
+from torpor.errors import Interrupted, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from torpor.agent.declared import Declared
-
-
-class Misplaced(UsageError):
-    """An agent runs inside a tool that cannot have it there: a mistake in the code."""
-
-
-class Mistake(NotDone):
-    """A `once` tool was refused something by torpor itself: no outcome is unknown, the run fails until the code is mended."""
-
-    def __init__(self, error: TorporError, name: str) -> None:
-        """Say the same as what was raised in the tool of that name."""
-        super().__init__(error.message, hint=f"{error.hint}; {name} had begun, and what it did before that is done")
-        self.said = {MISTAKE: True}
 
 
 class Opening(BaseException):
@@ -87,10 +72,10 @@ class Around:
         if self.safety is not Safety.REPEATABLE:
             message = f"{what}, which is `{self.safety}` and so is called once, as a whole"
             hint = f'safety={{"{self.name}": "repeatable"}} if only what is recorded inside it acts; or app.delegate'
-            raise Misplaced(message, hint=hint)
+            raise UsageError(message, hint=hint)
         if asyncio.get_running_loop() is not self.loop:
             message = f"{what}, in a thread, where its calls cannot be recorded"
-            raise Misplaced(message, hint=f"async def {self.name}, and await {declared.name}.run(...)")
+            raise UsageError(message, hint=f"async def {self.name}, and await {declared.name}.run(...)")
         if not self.opened:
             raise Opening
         self.runs[declared.name] += 1
@@ -112,19 +97,8 @@ def around() -> Around | None:
 async def whole(
     conversation: Conversation, name: str, place: str, safety: Safety, call: Callable[[], Awaitable[Any]]
 ) -> dict[str, Any]:
-    """Call a tool that is recorded as one call; return its outcome, or that it opens. Raises Mistake, and what it raises."""
+    """Call a tool that is recorded as one call; return its outcome, or that it opens. Raises what it raises."""
     token = _AROUND.set(Around(conversation, name, place, safety, asyncio.get_running_loop()))
-    try:
-        return await _closed(name, call)
-    except (Misplaced, NoSecret) as error:
-        if safety is Safety.ONCE:
-            raise Mistake(error, name) from error
-        raise
-    finally:
-        _AROUND.reset(token)
-
-
-async def _closed(name: str, call: Callable[[], Awaitable[Any]]) -> dict[str, Any]:
     try:
         return await outcomes.kept(call())
     except Opening:
@@ -137,7 +111,9 @@ async def _closed(name: str, call: Callable[[], Awaitable[Any]]) -> dict[str, An
         if "DeferredToolRequests" not in str(error):
             raise
         message = f"an agent inside the tool {name} needs a person's consent, and nobody sees it there"
-        raise Misplaced(message, hint="give that agent capabilities=[app.nested()], or use app.delegate") from error
+        raise UsageError(message, hint="give that agent capabilities=[app.nested()], or use app.delegate") from error
+    finally:
+        _AROUND.reset(token)
 
 
 async def opened(

@@ -15,7 +15,7 @@ from weakref import WeakSet
 from torpor.blobs.packing import check_excuse
 from torpor.core.journal import BLOB_BYTES, BLOB_MARK
 from torpor.engine import large
-from torpor.errors import NoSecret, StoreError
+from torpor.errors import NotFound, StoreError
 from torpor.store import values
 
 if TYPE_CHECKING:
@@ -50,11 +50,11 @@ class Secrets:
         _HERE.add(self)
 
     def resolve(self, name: str) -> str:
-        """Return a secret. Raises NoSecret."""
+        """Return a secret. Raises NotFound."""
         value = self.source(name)
         if value is None:
             message = f"there is no secret named {name!r}"
-            raise NoSecret(message, hint=f"set TORPOR_SECRET_{name.upper()} for the worker")
+            raise NotFound(message, hint=f"set TORPOR_SECRET_{name.upper()} for the worker")
         if len(value) >= 4:  # noqa: PLR2004 - a shorter one would strike out ordinary text
             mark = f"[secret {name}]".encode()
             forms = _forms(value)

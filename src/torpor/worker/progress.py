@@ -275,7 +275,8 @@ class Progress:
         if verdict is After.UNKNOWN:
             late = isinstance(error, TimeoutError) and (in_thread or not definition.is_async)
             still = "; its thread cannot be stopped and may still act" if late else ""
-            self.effects.unknown(request, f"it raised {type(error).__name__}: {error}{still}")
+            hint = f"; hint: {error.hint}" if isinstance(error, TorporError) and error.hint else ""
+            self.effects.unknown(request, f"it raised {type(error).__name__}: {error}{still}{hint}")
             return
         if verdict is After.ASK:
             call.stage = Stage.ASKING
