@@ -135,13 +135,16 @@ def test_what_is_edited_field_by_field_runs(terminal: Callable[..., Terminal]) -
     going.type("many\n")
     assert "usd is not JSON" in going.until("usd [40.0] ")
     going.type('"20"\n')
-    going.until("as edited [y]es, [n]o, [e]dit ")
-    going.type("y\n")
-    assert "still waits: usd:" in going.until("[e]dit ")
+    shown = stands(going.until("as edited [y]es, [n]o, [e]dit "))
+    assert re.search(r'usd +"20"\n +was 40\.0\n', shown), "a text in the place of a number looks like one"
+    assert "still waits: usd:" in shown
+    for _ in range(2):  # what was shown first is not consented to by a yes to what was made of it
+        going.type("y\n")
+        assert "still waits: usd:" in going.until("approve refund? as edited [y]es, [n]o, [e]dit ")
     going.type("e\n")
     going.until("order [88121] ")
     going.type("\n")
-    going.until("usd [40.0] ")
+    going.until('usd ["20"] ')
     going.type("20\n")
     shown = stands(going.until("as edited [y]es, [n]o, [e]dit "))
     assert re.search(r"usd +20\n +was 40\.0\n", shown), shown
@@ -149,6 +152,23 @@ def test_what_is_edited_field_by_field_runs(terminal: Callable[..., Terminal]) -
     code, rest = going.end()
     assert code == 0
     assert "re_88121 20" in rest
+
+
+@pytest.mark.usefixtures("desk")
+def test_an_edit_that_is_taken_back_is_shown(terminal: Callable[..., Terminal]) -> None:
+    """Whoever types what was there before sees what a yes is about: what was asked, not what was made of it."""
+    going = terminal("run", "support", "refund order 88121")
+    going.until("[e]dit ")
+    for usd in ("20", "40.0"):
+        going.type("e\n")
+        going.until("order [88121] ")
+        going.type("\n")
+        going.until("usd [")
+        going.type(f"{usd}\n")
+        shown = stands(going.until("[e]dit "))
+    assert re.search(r"nothing is changed\n.*\n  order  88121\n  usd    40\.0\napprove refund\? \[y", shown), shown
+    going.type("y\n")
+    assert "re_88121 40.0" in going.end()[1]
 
 
 def test_a_denial_has_a_reason(desk: Shell, terminal: Callable[..., Terminal]) -> None:

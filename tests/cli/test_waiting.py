@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,9 +14,10 @@ from torpor.engine.runs import register
 from torpor.runtime import Process, load_app, opened
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
-    from tests.cli.shell import Shell
+    from tests.cli.shell import Shell, Terminal
 
 pytestmark = pytest.mark.slow
 DESK = '''"""An app that waits for everything."""
@@ -129,9 +131,22 @@ def test_an_approval_is_edited(shell: Shell, monkeypatch: pytest.MonkeyPatch) ->
         assert done.code == 2, done
         assert says in done.err
     assert f"torpor approve {first} --edit" in shell.run("inbox", first).out
-    done = shell.run("approve", first, "--set", "usd=12.5", "--set", f"id={10**30 + 1}", "--by", "ana")
+    edits = ("--set", "usd=12.5", "--set", f"id={10**30 + 1}")
+    digest = shell.ok("inbox", first)["digest"]
+    unseen = shell.run("approve", first, *edits)
+    assert (unseen.code, unseen.err.splitlines()) == (
+        2,
+        [
+            f"error: {first} would be approved unseen: Send?",
+            f"hint: torpor approve {first} --set usd=12.5 --set id={10**30 + 1} --digest {digest}",
+        ],
+    )
+    assert shell.run("approve", second, "--edit", EDITOR="sed -i s/ana/ben/").code == 2
+    assert len(shell.ok("inbox")["items"]) == 2
+    assert shell.run("approve", first, *edits, "--digest", "00ff").code == 4
+    done = shell.run("approve", first, *edits, "--digest", digest, "--by", "ana")
     assert (done.code, done.out.splitlines()[0]) == (0, f"{first} edited and approved, by ana")
-    done = shell.run("approve", second, "--edit", "--by", "ana", EDITOR="sed -i s/ana/ben/")
+    done = shell.run("approve", second, "--edit", "--yes", "--by", "ana", EDITOR="sed -i s/ana/ben/")
     assert (done.code, done.out.splitlines()[0]) == (0, f"{second} edited and approved, by ana"), done
     work(shell.folder)
     found = {json.dumps(shell.ok("show", run)["result"]) for run in runs}
@@ -140,6 +155,26 @@ def test_an_approval_is_edited(shell: Shell, monkeypatch: pytest.MonkeyPatch) ->
         json.dumps({"to": "ben", "usd": "40.00", "id": str(10**30), "n": 1}),
     }
     assert "edited and approved by ana" in shell.run("show", runs[0]).out
+
+
+def test_an_edit_is_shown_before_consent(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, terminal: Callable[..., Terminal]
+) -> None:
+    """On a terminal: all of it, what is changed beside what was there, and a question; what does not fit asks nothing."""
+    monkeypatch.chdir(shell.folder)
+    [run] = work(shell.folder, "edits")
+    wait = open_wait(shell)
+    code, rest = terminal("approve", wait, "--set", "usd=much").end()
+    assert (code, "is no decimal" in rest, "[y/N]" in rest) == (2, True, False)
+    for key, expected in (("\n", 1), ("y\n", 0)):
+        going = terminal("approve", wait, "--set", "usd=12.5", "--by", "ana")
+        shown = re.sub(r"\x1b\[[0-9;]*m", "", going.until("approve Send? as edited [y/N] "))
+        assert '"to": "ana"' in shown
+        assert re.search(r"usd +12\.5\r\n +was 40\.00\r\n", shown), shown
+        going.type(key)
+        assert going.end()[0] == expected
+    work(shell.folder)
+    assert shell.ok("show", run)["result"]["usd"] == "12.5"
 
 
 def test_a_callback_and_an_event(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:

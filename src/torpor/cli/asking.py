@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from torpor import clock
 from torpor.cli import render
-from torpor.cli.bound import asked_lines, table
+from torpor.cli.bound import asked_lines, edited_lines
 from torpor.cli.editing import edits_of
 from torpor.cli.following import PEOPLE
 from torpor.cli.keyboard import Overtaken
@@ -155,7 +155,10 @@ class Asker:
         return NeedsPerson(f"{item.run} needs a person: {item.asks} {item.what}", hint=f"torpor inbox {item.wait}")
 
     async def _approve(self, item: InboxItem) -> None:
-        """Ask until it is approved, as it is or edited, or denied. The decision is bound to what was shown (G10)."""
+        """Ask until it is approved, as it is or edited, or denied. The decision is bound to what was shown (G10).
+
+        An edit that does not fit is kept, to be edited further: a yes to it is never one to what was shown before.
+        """
         edits: dict[str, Any] = {}
         editable = item.proposed is not None
         keys = "[y]es, [n]o, [e]dit" if editable else "[y]es, [n]o"
@@ -167,7 +170,6 @@ class Asker:
                     await self._client.approve(item.wait, by=self._by, digest=item.digest, edits=edits or None)
                 except UsageError as refused:  # what was edited does not fit
                     self._view.say(refused.message)
-                    edits = {}
                 else:
                     return
             elif said in {"n", "no"}:
@@ -182,33 +184,45 @@ class Asker:
         present = edits.get("", item.proposed)
         if os.environ.get("VISUAL") or os.environ.get("EDITOR"):
             try:
-                edits = await asyncio.to_thread(edits_of, item, [], in_editor=True)
+                edits = await asyncio.to_thread(edits_of, item, [], in_editor=True, draft=edits)
             except UsageError as error:
                 self._view.say(error.message)
                 return edits
-        elif isinstance(present, dict):
-            given = {name: await self._field(item, name, value) for name, value in present.items()}
-            edits = {} if given == item.proposed else {"": given}
         else:
-            given = await self._field(item, "the value", present)
+            given = await self._fields(item, present)
             edits = {} if given == item.proposed else {"": given}
         if not edits:
             self._view.say("nothing is changed")
+            for line in asked_lines(self._view.screen, item):
+                self._view.say(line)
             return edits
-        now, before = edits[""], item.proposed
-        both = isinstance(now, dict) and isinstance(before, dict)
-        rows = now if both else {"shows": now}
-        for line in table(self._view.screen, rows, before if both else {"shows": before}):
+        for line in edited_lines(self._view.screen, edits[""], item.proposed):
             self._view.say(line)
+        try:
+            await self._client.edited(item.wait, edits)
+        except UsageError as refused:
+            self._view.say(refused.message)
         return edits
 
-    async def _field(self, item: InboxItem, name: str, value: Any) -> Any:
-        """Ask for a field's new value: a text stays a text, the rest is JSON; Enter keeps it."""
-        shown = clean(" ".join((value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)).split()))
+    async def _fields(self, item: InboxItem, present: Any) -> Any:
+        """Ask for each field of what is shown, beginning with what it is at present."""
+        before = item.proposed
+        if not isinstance(present, dict):
+            return await self._field(item, "the value", present, text=isinstance(before, str))
+        there = before if isinstance(before, dict) else {}
+        return {
+            name: await self._field(item, name, value, text=isinstance(there.get(name, value), str))
+            for name, value in present.items()
+        }
+
+    async def _field(self, item: InboxItem, name: str, value: Any, *, text: bool) -> Any:
+        """Ask for a field's new value: as it is typed if the field is a `text`, else JSON; Enter keeps it."""
+        plain = text and isinstance(value, str)
+        shown = clean(" ".join((value if plain else json.dumps(value, ensure_ascii=False)).split()))
         shown = shown if len(shown) <= _FIELD_LETTERS else f"{shown[: _FIELD_LETTERS - 3]}..."
         while True:
             said = await self._line(item, f"  {clean(name)} [{shown}] ")
-            if not said or isinstance(value, str):
+            if not said or text:
                 return said or value
             try:
                 return value_of(said, name)

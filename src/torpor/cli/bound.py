@@ -39,13 +39,20 @@ def asked_lines(screen: Screen, item: InboxItem, *, of: str = "") -> Iterator[st
         yield screen.paint(f"  expires {moment(item.expires_at, clock.wall())}", "dim")
 
 
+def edited_lines(screen: Screen, now: Any, before: Any) -> Iterator[str]:
+    """Yield what a person made of what an approval shows, with what was there beside what changed."""
+    both = isinstance(now, dict) and isinstance(before, dict)
+    yield from table(screen, now if both else {"shows": now}, before if both else {"shows": before})
+
+
 def table(screen: Screen, rows: Mapping[str, Any], before: Mapping[str, Any] | None = None) -> Iterator[str]:
     """Yield a line for each name and its value, nothing cut. With `before`, what was there stands beside what changed."""
     names = {name: clean(str(name)) for name in rows}
     label = min(max((cells(name) for name in names.values()), default=0), _LABEL)
     for name, value in rows.items():
-        shown = _text(value)
         changed = before is not None and (name not in before or before[name] != value)
+        other = changed and before is not None and not isinstance(before.get(name, ""), str)
+        shown = _json(value) if other and isinstance(value, str) else _text(value)  # "5" in the place of a number
         yield from _row(screen, names[name], shown, label, changed=changed)
         if changed and before is not None and name in before:
             was = [screen.paint(line, "dim") for line in _row(screen, "", f"was {_text(before[name])}", label)]

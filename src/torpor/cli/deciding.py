@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
@@ -230,7 +231,7 @@ def approve(  # noqa: PLR0913, PLR0917 - what can be said about it
     wait: Wait,
     store: Store = None,
     as_json: Json = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Approve what it shows now, unseen.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Approve what it shows now, or your edit of it, unseen.")] = False,
     digest: Annotated[
         str | None, typer.Option("--digest", help="Approve only if it still shows what had this digest.")
     ] = None,
@@ -249,21 +250,18 @@ def approve(  # noqa: PLR0913, PLR0917 - what can be said about it
     who = decider(by)
     item = decidable(wait, store, "approve")
     edits = edits_of(item, changed or [], in_editor=edit)
-    if edits:
-        done = asked(
-            store, lambda client: client.approve(wait, by=who, note=note, digest=digest or item.digest, edits=edits)
-        )
-        decided(done, item.run, "edited and approved", who, as_json=as_json)
-        return
+    after = asked(store, lambda client: client.edited(item.wait, edits)) if edits else None
     if not yes and digest is None:
         if not _terminal():
-            hint = f"torpor approve {item.wait} --digest {item.digest}"
+            options = [*(f"--set {shlex.quote(one)}" for one in changed or ()), *(["--edit"] if edit else [])]
+            hint = " ".join(["torpor approve", item.wait, *options, "--digest", item.digest])
             raise UsageError(f"{item.wait} would be approved unseen: {item.what}", hint=hint)
-        digest = _consent(item)
+        digest = _consent(item, after, edited=bool(edits))
         if digest is None:
             raise typer.Exit(1)
-    done = asked(store, lambda client: client.approve(wait, by=who, note=note, digest=digest))
-    decided(done, item.run, "approved", who, as_json=as_json)
+    bound = digest or (item.digest if edits else None)  # an edit was made of what stood there, and of nothing else
+    done = asked(store, lambda client: client.approve(wait, by=who, note=note, digest=bound, edits=edits or None))
+    decided(done, item.run, "edited and approved" if edits else "approved", who, as_json=as_json)
 
 
 def decidable(wait: str, store: str | None, *asks: str) -> InboxItem:
@@ -282,10 +280,11 @@ def _terminal() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
-def _consent(item: InboxItem) -> str | None:
-    """Show everything and ask; return the digest of what was shown if it is approved (G10)."""
+def _consent(item: InboxItem, after: Any, *, edited: bool) -> str | None:
+    """Show everything and ask; return the digest of what was shown if it is approved (G10). `after`: what was made of it."""
     from torpor import clock
     from torpor.cli import render
+    from torpor.cli.bound import edited_lines
     from torpor.cli.screen import Screen
 
     screen = Screen.of(sys.stderr)
@@ -293,7 +292,9 @@ def _consent(item: InboxItem) -> str | None:
         if line.startswith("next: "):
             break
         screen.say(line)
-    sys.stderr.write(f"approve {clean(item.what)} [y/N] ")
+    for line in edited_lines(screen, after, item.proposed) if edited else ():
+        screen.say(line)
+    sys.stderr.write(f"approve {clean(item.what)}{' as edited' if edited else ''} [y/N] ")
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
         screen.say("not approved; it still waits")

@@ -14,13 +14,18 @@ from torpor.cli.options import beyond
 from torpor.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from torpor.engine.queries.people import InboxItem
 
 
-def edits_of(item: InboxItem, changed: Sequence[str], *, in_editor: bool) -> dict[str, Any]:
-    """Return what a person changes, by path; nothing if they change nothing. Raises UsageError."""
+def edits_of(
+    item: InboxItem, changed: Sequence[str], *, in_editor: bool, draft: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return what a person changes, by path; nothing if they change nothing. An editor begins with `draft`, if there is one.
+
+    Raises UsageError.
+    """
     if not changed and not in_editor:
         return {}
     if item.proposed is None:
@@ -30,7 +35,7 @@ def edits_of(item: InboxItem, changed: Sequence[str], *, in_editor: bool) -> dic
     if in_editor:
         if edits:
             raise UsageError("an edit is made with --set or with --edit, not both")
-        given = _edited(item)
+        given = _edited(item, (draft or {}).get("", item.proposed))
         edits = {} if given == item.proposed else {"": given}
     return edits
 
@@ -48,14 +53,14 @@ def _edit(text: str) -> tuple[str, Any]:
         raise beyond(f"--set {path}", error) from error
 
 
-def _edited(item: InboxItem) -> Any:
+def _edited(item: InboxItem, present: Any) -> Any:
     """Let a person edit JSON, and return it as they left it."""
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
     if not editor:
         raise UsageError("no editor is set", hint="EDITOR=nano torpor approve WAIT --edit   or: --set PATH=JSON")
     with tempfile.TemporaryDirectory(prefix="torpor-") as folder:
         file = Path(folder) / f"{item.wait}.json"
-        file.write_text(json.dumps(item.proposed, ensure_ascii=False, indent=2) + "\n", "utf-8")
+        file.write_text(json.dumps(present, ensure_ascii=False, indent=2) + "\n", "utf-8")
         try:
             ended = subprocess.run([*shlex.split(editor), str(file)], check=False)  # noqa: S603 - the person's own editor
         except OSError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from torpor.client.connected import Connected
 from torpor.client.places import place_of
@@ -17,7 +17,7 @@ from torpor.errors import UsageError
 from torpor.store.protocol import Lane
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from torpor.core.run import State
     from torpor.engine.queries.doctor import Diagnosis
@@ -46,6 +46,13 @@ class Reading(Connected):
     async def wait(self, wait: str) -> people.InboxItem:
         """Return one open wait for a person, in full. Raises NotFound; Conflict, with who decided it, if it is over."""
         return await self.store.transact(people.item, wait, lane=Lane.READ)
+
+    async def edited(self, wait: str, edits: Mapping[str, Any]) -> Any:
+        """Return what an approval would show with these edits, as `approve` takes them; nothing is decided.
+
+        Raises as `wait`; UsageError with the path of what cannot be, or if its program allowed no edit.
+        """
+        return await self.store.transact(people.as_edited, wait, edits, lane=Lane.READ)
 
     async def fleet(self, *, limit: int = 50) -> Fleet:
         """Return the runs that are not asleep, the next to wake, the last that ended, and how many there are of each."""

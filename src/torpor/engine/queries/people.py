@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from torpor.core.ids import code, run_name, wait_name
 from torpor.core.journal import Kind
 from torpor.core.wait import WaitKind
+from torpor.engine.answers import edited
 from torpor.engine.decisions import find_run, find_wait, who_was_first
-from torpor.engine.large import legible, named_blobs
+from torpor.engine.large import legible, named_blobs, read_whole
 from torpor.engine.queries.fleet import MOST, asked, first_line
 from torpor.errors import NotFound, UsageError
 from torpor.store import values
@@ -77,6 +78,16 @@ def item(tx: Tx, wait: str) -> InboxItem:
         missing = NotFound(f"there is no wait {wait_name(run_id, seq)}", hint="torpor inbox lists what is open")
         raise missing if entry is None or entry.kind is not Kind.WAIT else who_was_first(tx, run_id, entry, missing)
     return _items(tx, [row])[0]
+
+
+def as_edited(tx: Tx, wait: str, edits: Mapping[str, Any]) -> Any:
+    """Return what an approval would show with a person's edits, JSON values by path; nothing is decided.
+
+    Raises as `item`; UsageError with the path of what cannot be, or if its program allowed no edit.
+    """
+    opened = item(tx, wait)
+    place = find_wait(tx, opened.wait)
+    return values.exact(edited(opened.wait, read_whole(tx, tx.entries([place])[place].body or b"{}"), edits))
 
 
 def _items(tx: Tx, rows: Sequence[WaitRow]) -> list[InboxItem]:
