@@ -68,6 +68,20 @@ def test_a_model_that_cannot_be_asked_is_said_before_anything_is_lost(
     assert shell.run("init", "--model", "openai:gpt-5-mini").code == 2
 
 
+def test_its_test_needs_no_key(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is rehearsed whatever model was written down, and `init` says how it is run and what needs a key."""
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    (shell.folder / "shop.py").unlink()
+    done = shell.run("init", "--agent", "--model", "openai:gpt-5-mini")
+    assert done.out.splitlines()[-3:] == [
+        "next: pytest test_agent.py   # rehearsed: no key, no network",
+        '      torpor run agent.py support "Please refund order 88121"',
+        "openai:gpt-5-mini is asked by torpor run, which needs its provider's key in the environment",
+    ]
+    assert "1 passed" in rehearsed(shell)
+    assert "1 passed" in rehearsed(shell, TORPOR_MODEL="anthropic:claude-x")
+
+
 def test_a_model_is_written_down(shell: Shell) -> None:
     """Any name of pydantic-ai's."""
     assert shell.run("init", "fresh", "--agent", "--model", "gateway/openai:gpt-5-mini").code == 0

@@ -158,7 +158,7 @@ def test_what_is_edited_field_by_field_runs(terminal: Callable[..., Terminal]) -
 def test_an_edit_that_is_taken_back_is_shown(terminal: Callable[..., Terminal]) -> None:
     """Whoever types what was there before sees what a yes is about: what was asked, not what was made of it."""
     going = terminal("run", "support", "refund order 88121")
-    going.until("[e]dit ")
+    shown = going.until("[e]dit ")
     for usd in ("20", "40.0"):
         going.type("e\n")
         going.until("order [88121] ")

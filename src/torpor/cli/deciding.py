@@ -231,7 +231,9 @@ def approve(  # noqa: PLR0913, PLR0917 - what can be said about it
     wait: Wait,
     store: Store = None,
     as_json: Json = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Approve what it shows now, or your edit of it, unseen.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Approve what it shows now, or your edit of it, unseen.")
+    ] = False,
     digest: Annotated[
         str | None, typer.Option("--digest", help="Approve only if it still shows what had this digest.")
     ] = None,

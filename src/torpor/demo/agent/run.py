@@ -134,6 +134,8 @@ class _Demo:
     async def _play(self, store: Store, workers: Workers) -> tuple[Proof, Played]:
         client = Client(store)
         sweep = Sweep(client, workers, self._folder / "sweep", self._place.url, self._prefix, self._every, self._told)
+        if not self._model:
+            self._screen.event("it runs once undisturbed first, to be compared with; that takes some seconds")
         undisturbed = None if self._model else await sweep.undisturbed()
         if undisturbed is not None:
             self._screen.event(

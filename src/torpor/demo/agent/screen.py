@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -11,12 +12,16 @@ from rich.text import Text
 from torpor import clock
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from torpor.testing.showing import Line
 
 WIDTH = 80
 LABEL = 12
+LEAST = 20
+"""So much room is left for a text in any terminal."""
+PROGRESS_SECONDS = 10.0
+"""Where nothing can be drawn again, it is said so often how far it is."""
 
 
 class Screen:
@@ -29,11 +34,16 @@ class Screen:
         self._ascii = not (sys.stdout.encoding or "ascii").lower().startswith("utf")
         self._began = clock.monotonic()
         self._moving = ""
+        self._told_at = self._began
 
     @property
     def width(self) -> int:
         """How wide a line may be."""
         return min(WIDTH, self._console.width) if self._console.is_terminal else WIDTH
+
+    @property
+    def _room(self) -> int:
+        return max(self.width - LABEL, LEAST)
 
     def line(self, label: str, text: str, style: str = "") -> None:
         """Say something, with a label in front; what does not fit goes on below."""
@@ -41,7 +51,7 @@ class Screen:
             return
         self._clear()
         spelled = Text(self._spelled(text), style)
-        for number, part in enumerate(spelled.wrap(self._console, self.width - LABEL)):
+        for number, part in enumerate(spelled.wrap(self._console, self._room)):
             part.rstrip()
             head = f"  {label if number == 0 else '':<{LABEL - 2}}"
             self._console.print(Text(head).append_text(part), soft_wrap=True)
@@ -57,9 +67,25 @@ class Screen:
             self._clear()
             self._console.print(Text(self._spelled(text), style), soft_wrap=True)
 
+    def quoted(self, label: str, text: str, styles: Mapping[str, str]) -> None:
+        """Say a text letter for letter, each of its lines broken where it must be; `styles` by a line's first letter."""
+        for number, whole in enumerate(text.splitlines()):
+            room = self._room - 2
+            head = f"  {label if number == 0 else '':<{LABEL - 2}}"
+            for start in range(0, max(len(whole), 1), room):
+                more = "  " if start or not label else ""
+                self.raw(f"{head}{more}{whole[start : start + room]}".rstrip(), styles.get(whole[:1], ""))
+                head = " " * LABEL
+
     def progress(self, text: str) -> None:
-        """Say how far it is, in a line that the next one takes the place of; on a terminal only."""
-        if self._silent or not self._console.is_terminal:
+        """Say how far it is, in a line that the next one takes the place of; without a terminal now and then, on stderr."""
+        if self._silent:
+            return
+        if not self._console.is_terminal:
+            if clock.monotonic() - self._told_at >= PROGRESS_SECONDS:
+                self._told_at = clock.monotonic()
+                sys.stderr.write(f"{self._spelled(text).strip()}\n")
+                sys.stderr.flush()
             return
         self._clear()
         self._moving = self._spelled(text)[: self.width]
@@ -67,10 +93,14 @@ class Screen:
         sys.stdout.flush()
 
     def table(self, rows: Sequence[tuple[str, str, str]]) -> None:
-        """Say a table: what, how much, and what it means, in green if it is as promised."""
+        """Say a table: what, how much, and what it means, in green if it is as promised. What is long goes on below."""
         for number, (what, how_much, style) in enumerate(rows):
             head = f"  {'proof' if number == 0 else '':<{LABEL - 2}}"
-            self.raw(f"{head}{what:<52}{how_much:>{self.width - LABEL - 52}}", style)
+            *above, last = wrap(what, max(self._room - len(how_much) - 1, 1))
+            for part in above:
+                self.raw(f"{head}{part}", style)
+                head = " " * LABEL
+            self.raw(f"{head}{last:<{self._room - len(how_much)}}{how_much}", style)
 
     def _clear(self) -> None:
         if self._moving:

@@ -106,13 +106,11 @@ class Story:
     async def _consent(self, wait: Wait) -> bool:
         """Show what is asked, and ask the person at the terminal, or be one."""
         self.screen.event("asleep: a person is to approve the commit, no process is needed", "bold yellow")
-        args: dict[str, Any] = _shown(wait)
-        for line in str(args.get("patch", "")).splitlines():
-            self.screen.raw(f"              {line}"[: self.screen.width], _colour(line))
+        show_patch(self.screen, wait)
         if not self.ask:
             self.screen.event("approved by the demo; --ask lets you decide")
             return await yes(wait)
-        answer = await asyncio.to_thread(_asked, f"  {args.get('message', wait.title)!r}: commit it? [y/N] ")
+        answer = await asyncio.to_thread(_asked, "  commit it? [y/N] ")
         return answer.strip().lower() in {"y", "yes"}
 
 
@@ -121,8 +119,11 @@ def _shown(wait: Wait) -> dict[str, Any]:
     return dict(shown) if isinstance(shown, dict) else {}
 
 
-def _colour(line: str) -> str:
-    return {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "")
+def show_patch(screen: Screen, wait: Wait) -> None:
+    """Show what is to be committed: the message as git will have it, and the whole patch."""
+    args = _shown(wait)
+    screen.quoted("message", str(args.get("message", wait.title)), {})
+    screen.quoted("", str(args.get("patch", "")), {"+": "green", "-": "red", "@": "cyan"})
 
 
 def _asked(question: str) -> str:
