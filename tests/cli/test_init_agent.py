@@ -74,9 +74,9 @@ def test_its_test_needs_no_key(shell: Shell, monkeypatch: pytest.MonkeyPatch) ->
     (shell.folder / "shop.py").unlink()
     done = shell.run("init", "--agent", "--model", "openai:gpt-5-mini")
     assert done.out.splitlines()[-3:] == [
-        "next: pytest test_agent.py   # rehearsed: no key, no network",
-        '      torpor run agent.py support "Please refund order 88121"',
-        "openai:gpt-5-mini is asked by torpor run, which needs its provider's key in the environment",
+        "openai:gpt-5-mini needs its provider's key in the environment; the test needs none",
+        'next: torpor run agent.py support "Please refund order 88121"',
+        "      pytest test_agent.py",
     ]
     assert "1 passed" in rehearsed(shell)
     assert "1 passed" in rehearsed(shell, TORPOR_MODEL="anthropic:claude-x")

@@ -50,13 +50,14 @@ def init(
         ignore.write_text("\n".join([*lines, IGNORED, ""]), "utf-8")
         written.append(str(ignore))
     first = folder / next(iter(texts))
-    following = f'torpor run {first} support "Please refund order 88121"' if agent else f"torpor dev {first}"
+    following = [f'torpor run {first} support "Please refund order 88121"', f"pytest {folder / 'test_agent.py'}"]
 
     def said() -> list[str]:
         return [
             *(f"wrote {path}" for path in written),
             *(f"{path} is there already, left as it is" for path in kept),
-            f"next: {following}",
+            *([f"{model} needs its provider's key in the environment; the test needs none"] if model else []),
+            *([f"next: {following[0]}", f"      {following[1]}"] if agent else [f"next: torpor dev {first}"]),
         ]
 
     answered({"written": written, "kept": kept}, lambda _: said(), as_json=as_json)
