@@ -159,6 +159,6 @@ class App(sdk.App):
         turn = program(declared)
         self.flow(name=name, version=version, keep_checkpoints=keep_checkpoints)(turn)
         flow = self.flows[name]
-        flow.told_in_rows = True
+        flow.told_in_rows, flow.source = True, sdk.agent_source(name)
         flow.warns, flow.hears, flow.traces = declared.warning, MESSAGE, partial(invocation, name)
         return turn

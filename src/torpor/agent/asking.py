@@ -251,8 +251,10 @@ class ModelCall:
         match said.get("verdict"):
             case "Retry" if self._retried < MOST_RETRIES:
                 self._retried += 1
+                guest.log.info("its model is asked again later", said=failed.detail)
                 await guest.call(lambda ctx: ctx.sleep(said["seconds"]))
             case "Wait":
+                guest.log.info("its model is asked again later", said=failed.detail)
                 if self._conversation.declared.calls_per_minute is not None:
                     await guest.call(lambda ctx: ctx.rate_retry_after(said["bucket"], said["seconds"]))
                 await guest.call(lambda ctx: ctx.sleep(said["seconds"]))

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 MESSAGE = "> "
 """The prompt at which the next message to an agent is typed."""
+ANSWER = "answer> "
+"""The prompt at which a question is answered: whoever talks to an agent sees that this is none of its messages."""
 _GENERATIONS = 50
 _FIELD_LETTERS = 40
 """So much of a field's present value stands before the cursor: all of it stands above."""
@@ -43,14 +45,15 @@ _NEWS = frozenset({"ended", "ready"})
 class Asker:
     """Asks one person about one run and its descendants."""
 
-    def __init__(self, client: Client, view: View, keyboard: Keyboard, *, by: str, asks: bool, served: str) -> None:
-        """Ask at `keyboard` in the name of `by`; without `asks` nothing is asked here. `served` is how a worker is begun."""
+    def __init__(self, client: Client, view: View, keyboard: Keyboard, *, by: str, asks: bool, again: str) -> None:
+        """Ask at `keyboard` in the name of `by`; without `asks` nothing is asked here. `again` is the command that goes on."""
         self._client = client
         self._view = view
         self._keyboard = keyboard
         self._by = by
         self._asks = asks and keyboard.there
-        self._served = served
+        self._again = again
+        self._may_ask = asks
         self._parents: dict[str, str | None] = {}
         self._open = ""
         """The wait that is asked about now."""
@@ -65,7 +68,8 @@ class Asker:
                 continue  # decided meanwhile
             if not self._asks:
                 command = render.verbs(item)[0][0]
-                hint = f"{command}   then {self._served} goes on with it"
+                first = f"{self._again}   asks in a terminal;   or " if self._may_ask else ""
+                hint = f"{first}{command}   first" if first else f"{command}   then {self._again}"
                 raise NeedsPerson(f"{item.run} needs a person: {item.asks} {item.what}{why_of(item)}", hint=hint)
             await self._view.catch_up(self._client, run)
             self._view.settle()
@@ -151,6 +155,13 @@ class Asker:
             raise self._left(item)
         return said
 
+    async def _key(self, item: InboxItem, question: str, known: str) -> str:
+        """Ask until one of the letters is typed that a question names, and return it."""
+        while True:
+            said = (await self._line(item, question)).lower()[:1]
+            if said and said in known:
+                return said
+
     def _left(self, item: InboxItem) -> NeedsPerson:
         return NeedsPerson(f"{item.run} needs a person: {item.asks} {item.what}", hint=f"torpor inbox {item.wait}")
 
@@ -232,7 +243,7 @@ class Asker:
     async def _answer(self, item: InboxItem) -> None:
         """Ask until the answer fits."""
         while True:
-            said = await self._line(item, MESSAGE)
+            said = await self._line(item, ANSWER)
             if not said:
                 continue
             try:
@@ -245,8 +256,8 @@ class Asker:
     async def _settle(self, item: InboxItem) -> None:
         settles = item.asks == "settle"
         question = f"{'did it happen? [h]appened, ' if settles else ''}[a]gain, [f]ailed, [l]eave it "
-        said = (await self._line(item, question)).lower()[:1]
-        if said == "h" and settles:
+        said = await self._key(item, question, "hafl" if settles else "afl")
+        if said == "h":
             await self._client.answer(item.wait, happened=await self._result(item), by=self._by)
         elif said == "a":
             await self._client.answer(item.wait, again=True, by=self._by)
@@ -266,7 +277,7 @@ class Asker:
 
     async def _ask_for_money(self, item: InboxItem) -> None:
         while True:
-            said = (await self._line(item, "[r]aise the limit, allow it [o]nce, [n]o, [l]eave it ")).lower()[:1]
+            said = await self._key(item, "[r]aise the limit, allow it [o]nce, [n]o, [l]eave it ", "ronl")
             try:
                 if said == "r":
                     more = await self._line(item, "by how many dollars? ")

@@ -18,6 +18,7 @@ from torpor.errors import UsageError
 if TYPE_CHECKING:
     from torpor.client import Client, Started
     from torpor.engine.queries.people import InboxItem
+    from torpor.engine.runs import Cancelled
 
 Run = Annotated[str, typer.Argument(metavar="RUN", help="A run's id, or its letters alone.")]
 Wait = Annotated[str, typer.Argument(metavar="WAIT", help="A wait's id, from `torpor inbox`.")]
@@ -173,16 +174,17 @@ def signal(  # noqa: PLR0913, PLR0917 - what can be said about a signal
         )
     given = value_of(value, "the value")
 
-    async def send(client: Client) -> tuple[bool, list[str]]:
+    async def send(client: Client) -> tuple[bool, str, list[str]]:
         before = await client.get(run)
         new = await client.signal(run, name, given, key=key, sender=sender)
-        return new, [wait.title.removeprefix("message ") for wait in before.waits if wait.kind == "message"]
+        return new, before.run, [wait.title.removeprefix("message ") for wait in before.waits if wait.kind == "message"]
 
-    new, awaited = asked(store, send)
-    other = f"; it waits for: {clean(', '.join(awaited))}" if awaited and name not in awaited else ""
+    new, full, awaited = asked(store, send)
+    unheard = "; nothing waits for it now, it is read when the program asks for it"
+    other = "" if name in awaited else f"; it waits for: {clean(', '.join(awaited))}" if awaited else unheard
     shown = clean(name)
-    said = f"{shown} is kept for {run}{other}" if new else f"{shown} with this key came before: nothing changed"
-    answered({"run": run, "signal": name, "kept": new}, lambda _: [said, f"next: torpor show {run}"], as_json=as_json)
+    said = f"{shown} is kept for {full}{other}" if new else f"{shown} with this key came before: nothing changed"
+    answered({"run": full, "signal": name, "kept": new}, lambda _: [said, f"next: torpor show {full}"], as_json=as_json)
 
 
 def _interrupt(
@@ -190,9 +192,14 @@ def _interrupt(
 ) -> None:
     if name is not None:
         raise UsageError(f"an interrupt has no name, {name!r} was given", hint="--reason TEXT says why")
-    new = asked(store, lambda client: client.interrupt(run, reason=reason, by=by, key=key))
-    said = f"{run} is interrupted; what it was doing ends" if new else "this key came before: nothing changed"
-    answered({"run": run, "interrupted": new}, lambda _: [said, f"next: torpor show {run}"], as_json=as_json)
+
+    async def send(client: Client) -> tuple[bool, str]:
+        full = (await client.get(run)).run
+        return await client.interrupt(full, reason=reason, by=by, key=key), full
+
+    new, full = asked(store, send)
+    said = f"{full} is interrupted; what it was doing ends" if new else "this key came before: nothing changed"
+    answered({"run": full, "interrupted": new}, lambda _: [said, f"next: torpor show {full}"], as_json=as_json)
 
 
 def _publish(name: str, value: Any, key: str | None, store: str | None, *, as_json: bool) -> None:
@@ -219,12 +226,17 @@ def cancel(
     reason: Annotated[str, typer.Option("--reason", help="Why; it is kept and shown.")] = "",
 ) -> None:
     """Ask a run and its descendants to end as cancelled. No new effect and no child starts in it from now on."""
-    state, descendants, more = asked(store, lambda client: client.cancel(run, reason=reason))
+
+    async def end(client: Client) -> tuple[str, Cancelled]:
+        full = (await client.get(run)).run
+        return full, await client.cancel(full, reason=reason)
+
+    name, (state, descendants, more) = asked(store, end)
     some = f"{'more than ' if more else ''}{descendants:,} descendant{'s' if descendants != 1 else ''}"
-    soon = f"cancel of {run} is recorded; it is {state.word} and ends soon{f', with {some}' if descendants else ''}"
-    said = f"{run} was {state.word} already" if state.final else soon
-    answer = {"run": run, "state": state.word, "already_ended": state.final, "descendants": descendants}
-    answered(answer, lambda _: [said, f"next: torpor show {run}"], as_json=as_json)
+    soon = f"cancel of {name} is recorded; it is {state.word} and ends soon{f', with {some}' if descendants else ''}"
+    said = f"{name} was {state.word} already" if state.final else soon
+    answer = {"run": name, "state": state.word, "already_ended": state.final, "descendants": descendants}
+    answered(answer, lambda _: [said, f"next: torpor show {name}"], as_json=as_json)
 
 
 def approve(  # noqa: PLR0913, PLR0917 - what can be said about it

@@ -110,31 +110,44 @@ async def last_words(client: Client, driver: Driver, feed: Feed) -> str:
     return ". ".join([standing, *effects]) + "."
 
 
-def log_to_stderr(level: int, *, as_json: bool = False, of_one_run: bool = False) -> None:
-    """Show torpor's log lines, an author's `ctx.log` among them, on standard error; as JSON lines for machines.
-
-    Those `of_one_run` do not name it again and again.
-    """
-    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
+def log_to_stderr(level: int, *, as_json: bool = False) -> None:
+    """Show torpor's log lines, an author's `ctx.log` among them, on standard error; as JSON lines for machines."""
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING)
     logging.getLogger("torpor").setLevel(level)
-    if as_json:
-        for shown in logging.getLogger().handlers:
-            shown.setFormatter(JsonLines())
-    elif of_one_run:
-        for shown in logging.getLogger().handlers:
-            shown.setFormatter(OfOneRun("%(asctime)s %(message)s", datefmt="%H:%M:%S"))
+    for shown in logging.getLogger().handlers:
+        shown.setFormatter(JsonLines() if as_json else ForPeople("%(asctime)s %(message)s", datefmt="%H:%M:%S"))
 
 
-class OfOneRun(logging.Formatter):
-    """What happened, then what else the line carries, except for the worker and the run."""
+def log_of(run: str) -> None:
+    """Do not name this run in each of its log lines: it is the one that is looked at."""
+    for shown in logging.getLogger().handlers:
+        if isinstance(shown.formatter, ForPeople):
+            shown.formatter.run = run
+
+
+class ForPeople(logging.Formatter):
+    """What happened, what it says, then what else the line carries by name: all but the worker, and the run if it is `run`."""
+
+    def __init__(self, *given: Any, run: str = "", **more: Any) -> None:
+        """Format as `logging.Formatter` does."""
+        super().__init__(*given, **more)
+        self.run = run
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the name that logging gives it
         """Return the line."""
         fields = dict(getattr(record, "fields", None) or {})
         if "event" in fields:
-            more = (f"{name}={value}" for name, value in fields.items() if name not in {"event", "worker", "run"})
-            record.message = " ".join([str(fields["event"]), *more])
+            said = f": {fields.pop('said')}" if "said" in fields else ""
+            hidden = {"event", "worker", *({"run"} if fields.get("run") == self.run else ())}
+            more = " ".join(f"{name}={_spelled(value)}" for name, value in fields.items() if name not in hidden)
+            record.message = f"{fields['event']}{said}{'   ' if more else ''}{more}"
         return super().formatMessage(record)
+
+
+def _spelled(value: Any) -> str:
+    """Return a value of a line: in quotes if it has several words."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    return json.dumps(text, ensure_ascii=False) if isinstance(value, str) and (not text or " " in text) else text
 
 
 class JsonLines(logging.Formatter):

@@ -10,6 +10,7 @@ from torpor.cli.following import steps_of
 from torpor.cli.screen import Column, Screen, clean
 from torpor.cli.spoken import moment, one_day, stamp
 from torpor.cli.strip import share, strip
+from torpor.core.names import AGENT
 from torpor.engine.queries.people import parent_of, why_of
 from torpor.engine.queries.spoken import duration, plural
 from torpor.store.values import MISFIT
@@ -21,6 +22,11 @@ if TYPE_CHECKING:
     from torpor.engine.queries.kin import Family
     from torpor.engine.queries.people import Inbox, InboxItem
     from torpor.engine.queries.show import RunShown
+
+
+_ABOUT = 3
+"""So many arguments of an approval stand in a line of the inbox, each with so many letters at most."""
+_WORD_LETTERS = 27
 
 
 def word_of(line: RunLine) -> str:
@@ -115,7 +121,7 @@ def inbox_lines(screen: Screen, inbox: Inbox) -> Iterator[str]:
         [
             item.wait,
             item.asks,
-            item.what + why_of(item) + parent_of(item),
+            item.what + _about(item) + why_of(item) + parent_of(item),
             item.run,
             duration(inbox.at - item.opened_at),
             moment(item.expires_at, inbox.at) if item.expires_at is not None else "-",
@@ -125,6 +131,23 @@ def inbox_lines(screen: Screen, inbox: Inbox) -> Iterator[str]:
     yield from screen.table(columns, rows, [_item_word(item) for item in inbox.items])
     first = inbox.items[0]
     yield from _pasteable([(f"torpor inbox {first.wait}", "read it in full"), *verbs(first)])
+
+
+def _about(item: InboxItem) -> str:
+    """Return what an approval would do, in brief, to be put behind its title: ` to=ana usd=40.0 +2`; or nothing."""
+    shown = item.content.get("show") if item.asks == "approve" and isinstance(item.content, dict) else None
+    if not isinstance(shown, dict):
+        return ""
+    words = [f"{name}={_word(value)}" for name, value in shown.items()]
+    more = f" +{len(words) - _ABOUT}" if len(words) > _ABOUT else ""
+    return f" {' '.join(words[:_ABOUT])}{more}" if words else ""
+
+
+def _word(value: Any) -> str:
+    """Return a value as one word of a line, cut where it is long."""
+    text = clean(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+    text = text if len(text) <= _WORD_LETTERS else f"{text[: _WORD_LETTERS - 3]}..."
+    return f'"{text}"' if isinstance(value, str) and (not text or " " in text) else text
 
 
 def _item_word(item: InboxItem) -> str:
@@ -234,7 +257,9 @@ def _field_lines(screen: Screen, name: str, value: Any) -> Iterator[str]:
 def shown_lines(screen: Screen, run: RunShown, *, entries: int) -> Iterator[str]:
     """Yield `torpor show RUN`."""
     line = run.line
-    yield f"{line.run}   flow {line.program} version {line.version}   {clean(run.source)}"
+    is_agent = run.source.endswith(AGENT)
+    what = f"{'agent' if is_agent else 'flow'} {line.program} version {line.version}"
+    yield from screen.wrapped("", f"{line.run}   {what}   {clean(run.source.removesuffix(AGENT))}", 2)
     reached = next_text(line, run.at)
     since = duration(run.at - line.since_at)
     following = f"   {reached}" if reached not in {"-", "no date"} else ""

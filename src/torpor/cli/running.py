@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 from torpor import clock
 from torpor.cli.asking import Asker, hears
 from torpor.cli.documents import write
-from torpor.cli.driving import INTERRUPTED, Driver, log_to_stderr
+from torpor.cli.driving import INTERRUPTED, Driver, log_of, log_to_stderr
 from torpor.cli.feed import Feed, Said
 from torpor.cli.keyboard import Keyboard
 from torpor.cli.live import View
@@ -21,7 +21,7 @@ from torpor.cli.region import Beside, Region
 from torpor.cli.screen import Screen
 from torpor.cli.spoken import moment
 from torpor.client.listening import POLL_SECONDS
-from torpor.engine.queries.spoken import duration
+from torpor.engine.queries.spoken import duration, message_words
 from torpor.errors import StoreUnavailable, TorporError
 from torpor.runtime import check_input, opened
 from torpor.store import values
@@ -65,7 +65,7 @@ class Rest(NamedTuple):
 
 async def run_here(app: App, wanted: Wanted, url: str, out: IO[str], *, as_json: bool) -> int:
     """Run it and write its result; return the exit code. Raises RunFailed, RunCancelled, NeedsPerson and what a store says."""
-    log_to_stderr(logging.WARNING if as_json else logging.INFO, of_one_run=True)
+    log_to_stderr(logging.WARNING if as_json else logging.INFO)
     flow = app.flows[wanted.program]
     check_input(flow, wanted.value)
     async with opened(url) as store:
@@ -131,6 +131,7 @@ class Running:
             else:
                 started = await client.pick_up(wanted.program, wanted.value, by=wanted.by, afresh=wanted.afresh)
             run = started.run_id
+            log_of(run)
             self._feed.only = "-" if self._as_json else run
             if not self._as_json:
                 await self._greet(started)
@@ -181,7 +182,7 @@ class Running:
             return True
         if said.word in {"completed", "cancelled", "failed"} or (said.word == "needs you" and self._talks):
             return True  # the end, or the question itself, follows
-        if said.word == "asleep" and self._flow.hears and said.text == f"asleep: message {self._flow.hears}":
+        if said.word == "asleep" and self._flow.hears and said.text == f"asleep: {message_words(self._flow.hears)}":
             return True
         self._view.say(self._feed.line(said))
         return True
@@ -201,8 +202,8 @@ class Running:
         """Return the result's body, asking a person whenever the run waits for one."""
         wanted = self._wanted
         ending = asyncio.create_task(self._client.ended(run, timeout_seconds=wanted.timeout_seconds))
-        served = f"torpor worker {wanted.app}"
-        asker = Asker(self._client, self._view, self._keyboard, by=wanted.by, asks=wanted.asks, served=served)
+        again = wanted.again if len(wanted.again) <= _LONG else "the same command"
+        asker = Asker(self._client, self._view, self._keyboard, by=wanted.by, asks=wanted.asks, again=again)
         try:
             while not ending.done():
                 attending = asyncio.create_task(self._attend(asker, run))

@@ -9,6 +9,9 @@ _LETTERS = 200
 AGENT_SOURCE = "torpor.agent.driver:"
 """How the source of a program begins that was made of an agent (`app.agent`)."""
 
+AGENT = " (agent)"
+"""What the source of an agent ends with, behind the module and the name that it was registered under."""
+
 
 def storable(text: str) -> bool:
     """Whether both stores can keep a name or key: without U+0000 and halves of surrogate pairs."""

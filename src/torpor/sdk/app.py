@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from torpor.core.checkpoint import KEEP_CHECKPOINTS
 from torpor.core.effect import Safety
+from torpor.core.names import AGENT
 from torpor.errors import UsageError
 from torpor.sdk.children import know
 from torpor.sdk.keeping import Retention, checked_keep
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from torpor.sdk.steps import Definition
 
 F = TypeVar("F", bound="Callable[..., Any]")
+
+
+_ROOMS = ("torpor.sdk.", "torpor.agent.")
 
 
 @dataclass(slots=True)
@@ -301,7 +305,18 @@ def _annotation(function: Callable[..., Any], parameter: inspect.Parameter) -> A
 
 def module_name(function: Callable[..., Any]) -> str:
     """Return the module a function belongs to; a script's own is its file's stem, so that run and import agree."""
-    name = getattr(function, "__module__", "") or ""
+    return _importable(getattr(function, "__module__", "") or "")
+
+
+def agent_source(name: str) -> str:
+    """Return where an agent is registered under a name: the module of the code that does it, torpor's own left out."""
+    frame = sys._getframe(1)  # noqa: SLF001 - as warnings and logging look for their caller
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(_ROOMS):
+        frame = frame.f_back
+    return f"{_importable(frame.f_globals.get('__name__', ''))}:{name}{AGENT}"
+
+
+def _importable(name: str) -> str:
     if name == "__main__":
         file = getattr(sys.modules.get("__main__"), "__file__", None)
         from pathlib import Path

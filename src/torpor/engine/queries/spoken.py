@@ -38,3 +38,9 @@ def size(count: int) -> str:
 def plural(count: int, one: str, many: str = "") -> str:
     """Return a count with its word: `1 run`, `2 runs`."""
     return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def message_words(name: str) -> str:
+    """Return how people read a message by its name, or the title of a wait for one: an agent's `message` is no name."""
+    title = name.removeprefix("message ")
+    return "message" if title == "message" else f"message {title}"

@@ -17,7 +17,7 @@ from torpor.engine.large import legible
 from torpor.engine.queries.fleet import failure, first_line
 from torpor.engine.queries.life import Stretch, life_of
 from torpor.engine.queries.people import arguments
-from torpor.engine.queries.spoken import duration
+from torpor.engine.queries.spoken import duration, message_words
 from torpor.store import values
 
 if TYPE_CHECKING:
@@ -230,7 +230,7 @@ class _Teller:
         if isinstance(body, dict) and "for" in body:
             why = " or ".join(str(title) for title in body["for"])
             self.slept[entry.seq] = why
-            named = ["a timer" if title == "timer" else str(title) for title in body["for"]]
+            named = ["a timer" if title == "timer" else _title(str(title)) for title in body["for"]]
             told = all(str(title).startswith(_TOLD) for title in body["for"])  # the wait's own line says it
             self._sleeping = self._say(entry, f"{_SLEEPS}for {' or '.join(named)}", "asleep", quiet=told)
             return
@@ -255,9 +255,7 @@ class _Teller:
         elif kind is CallKind.TIMER:
             self._say(entry, "timer", "due", ended_at=entry.at, quiet=True)
         elif kind is CallKind.MESSAGE:
-            self._say(
-                entry, f"message {name_of(key)} {_brief(self._body(entry))}".rstrip(), "received", ended_at=entry.at
-            )
+            self._hear_message(entry, key)
         elif kind in {CallKind.SPAWN, CallKind.JOIN}:
             self._hear_child(entry, key, kind)
         elif kind is CallKind.COMPENSATION:
@@ -272,6 +270,14 @@ class _Teller:
             self._say(entry, f"{shown(key)} {self._error(entry)}", "failed", ended_at=entry.at)
         else:
             self._say(entry, shown(key), "done", ended_at=entry.at)
+
+    def _hear_message(self, entry: Stored, key: str) -> None:
+        name, body = message_words(name_of(key)), self._body(entry)
+        if entry.kind is Kind.FAILURE:  # somebody interrupted while it was awaited
+            why = first_line(str(body.get("detail", ""))) if isinstance(body, dict) else ""
+            self._say(entry, f"{name}{': ' if why else ''}{why}", "interrupted", ended_at=entry.at)
+        else:
+            self._say(entry, f"{name} {_brief(body)}".rstrip(), "received", ended_at=entry.at)
 
     def _hear_child(self, entry: Stored, key: str, kind: CallKind) -> None:
         if entry.kind is Kind.FAILURE:
@@ -390,6 +396,10 @@ class _Teller:
 
 def _error(body: dict[str, Any]) -> str:
     return f"{body.get('kind', 'error')}: {first_line(str(body.get('detail', '')))}"
+
+
+def _title(title: str) -> str:
+    return message_words(title) if title.startswith("message ") else title
 
 
 def _brief(value: Any) -> str:

@@ -1,0 +1,130 @@
+"""What the commands say in plain words: log lines, names in full, what an inbox line is about, who listens to a signal."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from torpor.cli.driving import ForPeople
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.cli.shell import Shell, Terminal
+
+AGENT = '''"""An agent that is talked to, and one whose model is dear."""
+
+from pydantic_ai import Agent
+from torpor import App, Budget
+from torpor.testing import Script, call
+
+app = App()
+
+
+@app.tool(safety="keyed", approve=True)
+def refund(order: str, usd: float, why: str) -> str:
+    """Give money back."""
+    return f"re_{order} {usd}"
+
+
+GIVE = call("refund", order="88121", usd=40.0, why="it came twice, and the second one was damaged as well")
+app.agent("support", Agent(Script(GIVE, "Done."), tools=[refund]))
+app.agent("talk", Agent(Script("Hello, who is it?", "Nice to meet you.")), conversation=True)
+app.agent("dear", Agent(Script("Hello.", "Bye.")), budget=Budget(usd=0))
+'''
+
+
+@pytest.fixture
+def agents(shell: Shell) -> Shell:
+    """Give a shell in a folder whose only app is `agents.py`."""
+    (shell.folder / "shop.py").unlink()
+    (shell.folder / "agents.py").write_text(AGENT, "utf-8")
+    return shell
+
+
+def line(known: str = "", **fields: str) -> str:
+    """Return a log line as people read it; `known`: the run that is looked at."""
+    record = logging.LogRecord("torpor.worker", logging.WARNING, "", 0, "event='x'", None, None)
+    record.fields = fields
+    return ForPeople("%(message)s", run=known).format(record)
+
+
+def test_log_lines_have_one_style() -> None:
+    """What happened, what it says, then names and values; the run is named unless it is the one that is looked at."""
+    fields = {"event": "undeclared", "flow": "desk", "said": "look_up counts as once", "run": "desk-7Q3D"}
+    assert line(**fields) == "undeclared: look_up counts as once   flow=desk run=desk-7Q3D"
+    assert line("desk-7Q3D", **fields) == "undeclared: look_up counts as once   flow=desk"
+    assert line(event="retried", why="too many requests") == 'retried   why="too many requests"'
+    assert line(event="the price is unknown", run="desk-7Q3D", worker="w1") == "the price is unknown   run=desk-7Q3D"
+    plain = logging.LogRecord("torpor.dev", logging.WARNING, "", 0, "changes are not seen", None, None)
+    assert ForPeople("%(message)s").format(plain) == "changes are not seen"
+
+
+@pytest.mark.slow
+def test_names_are_said_in_full(shell: Shell, runs: dict[str, str]) -> None:
+    """Letters are enough to be typed; what answers them is the whole name."""
+    run = runs["hears go"]
+    letters = run.rpartition("-")[2].lower()
+    assert shell.run("signal", letters, "goo").out.startswith(f"goo is kept for {run}; ")
+    assert shell.run("signal", letters, "--interrupt").out.startswith(f"{run} is interrupted")
+    assert shell.ok("signal", letters, "--interrupt")["run"] == run
+    assert shell.run("cancel", letters).out.splitlines()[-1] == f"next: torpor show {run}"
+    assert shell.ok("cancel", letters)["run"] == run
+
+
+@pytest.mark.slow
+def test_a_signal_that_nothing_waits_for_warns(shell: Shell, runs: dict[str, str]) -> None:
+    """Also where no message is awaited at all; where it is, nothing more is said."""
+    napping, hearing = runs["naps 86400.0"], runs["hears go"]
+    said = "; nothing waits for it now, it is read when the program asks for it"
+    assert shell.run("signal", napping, "msg", "1").out.splitlines()[0] == f"msg is kept for {napping}{said}"
+    assert shell.run("signal", hearing, "go").out.splitlines()[0] == f"go is kept for {hearing}"
+
+
+@pytest.mark.slow
+def test_an_agent_is_said_to_be_one(agents: Shell) -> None:
+    """`show` names its file; what it listens to is a message; an interrupt is said in words."""
+    assert agents.run("run", "talk", "hello").out == "Hello, who is it?\n"
+    (run,) = agents.ok("ps")["runs"]
+    assert agents.run("signal", run["run"], "--interrupt", "--reason", "wait").code == 0
+    assert agents.run("worker", "agents.py", "--until-idle").code == 0
+    shown = agents.run("show", run["run"]).out
+    assert shown.splitlines()[0] == f"{run['run']}   agent talk version 1   agents:talk"
+    assert "asleep: message\n" in shown
+    assert "message message" not in shown
+    assert "Interrupted" not in shown
+    assert re.search(r"  message: wait +interrupted", shown), shown
+    assert "asleep: message " in agents.run("ps").out
+    assert f"torpor signal {run['run']} message VALUE" in shown
+
+
+@pytest.mark.slow
+def test_an_approval_tells_what_it_is_about(agents: Shell) -> None:
+    """In a line of the inbox, cut where it is long; and whoever cannot be asked is told how it goes on."""
+    done = agents.run("run", "support", "refund order 88121")
+    (item,) = agents.ok("inbox")["items"]
+    assert (done.code, done.err.splitlines()[-1]) == (
+        5,
+        f"hint: torpor run support 'refund order 88121'   asks in a terminal;   or torpor approve {item['wait']}   first",
+    )
+    shown = agents.run("inbox").out
+    assert 'refund? order=88121 usd=40.0 why="it came twice, and the s..."' in shown
+    assert json.loads(agents.run("inbox", "--json").out)["items"][0]["what"] == "refund?"
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("agents")
+def test_an_unknown_key_asks_again(terminal: Callable[..., Terminal]) -> None:
+    """A slip of the finger leaves nothing: [l] does."""
+    going = terminal("run", "dear", "hello")
+    for keys in ("x\n", "\n"):
+        going.until("[l]eave it ")
+        going.type(keys)
+    going.until("[l]eave it ")
+    going.type("l\n")
+    code, rest = going.end()
+    assert (code, "needs a person: budget" in rest) == (5, True)
