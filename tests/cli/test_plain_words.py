@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 AGENT = '''"""An agent that is talked to, and one whose model is dear."""
 
-from pydantic_ai import Agent
+from pydantic_ai import Agent, ModelHTTPError, ModelResponse, TextPart
 from torpor import App, Budget
 from torpor.testing import Script, call
 
@@ -34,6 +34,17 @@ def refund(order: str, usd: float, why: str) -> str:
 GIVE = call("refund", order="88121", usd=40.0, why="it came twice, and the second one was damaged as well")
 app.agent("support", Agent(Script(GIVE, "Done."), tools=[refund]))
 app.agent("talk", Agent(Script("Hello, who is it?", "Nice to meet you.")), conversation=True)
+ERRORS = [503, 401]
+
+
+def ill(messages, info):
+    """Answer the third time."""
+    if ERRORS:
+        raise ModelHTTPError(ERRORS.pop(0), "m")
+    return ModelResponse([TextPart("Well again.")])
+
+
+app.agent("ill", Agent(Script(ill)), conversation=True)
 app.agent("dear", Agent(Script("Hello.", "Bye.")), budget=Budget(usd=0))
 '''
 
@@ -128,3 +139,38 @@ def test_an_unknown_key_asks_again(terminal: Callable[..., Terminal]) -> None:
     going.type("l\n")
     code, rest = going.end()
     assert (code, "needs a person: budget" in rest) == (5, True)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("agents")
+def test_a_trouble_of_the_model_is_told(terminal: Callable[..., Terminal]) -> None:
+    """Why it sleeps until a moment; and what a person is asked about it is not asked at the prompt for what is said."""
+    going = terminal("run", "ill", "hello")
+    going.until("its model is asked again later: ModelHTTPError: status_code: 503")
+    going.until("asleep until ")
+    going.until("ill cannot ask its model")
+    assert "\n> " not in going.until("answer> ")
+    going.type("again\n")
+    going.until("Well again.")
+    going.until("\n> ")
+    going.type("\x04")
+    assert going.end()[0] == 0
+
+
+@pytest.mark.slow
+def test_sixty_columns(agents: Shell, terminal: Callable[..., Terminal]) -> None:
+    """Sentences and headers are broken between words, and what a command means goes below it; commands stay whole."""
+    run = agents.run("start", "support", '"refund"', "--app", "agents.py").out.split()[0]
+    assert agents.run("worker", "agents.py", "--until-idle").code == 0
+    (item,) = agents.ok("inbox")["items"]
+    narrow = {"COLUMNS": "60"}
+    told = [agents.said(*words, **narrow) for words in (["show", run], ["inbox"], ["inbox", item["wait"]])]
+    told.append(agents.said("signal", run, "a-name-that-nobody-knows", **narrow))
+    assert [line for text in told for line in text.splitlines() if len(line) > 60] == []
+    assert f"torpor approve {item['wait']} --edit" in told[2]
+    assert "it is read when the program asks for it" in " ".join(told[3].split())
+    going = terminal(
+        "approve", item["wait"], "--set", 'usd={"a": 1, "b": "a value that cannot be in this place at all"}'
+    )
+    said = going.end()[1]
+    assert max(len(line) for line in said.split("\r\n") if not line.startswith("hint: ")) <= 100, said

@@ -113,7 +113,8 @@ def test_the_inbox(shell: Shell, runs: dict[str, str]) -> None:
         out,
         re.MULTILINE,
     )
-    assert re.search(rf"^◆ w-\S+ +approve +Send re_a1\? +{runs['sends a1']} ", out, re.MULTILINE)
+    about = r'Send re_a1\? order=a1 text="Dear Ana,\\nit is on its \.\.\."'
+    assert re.search(rf"^◆ w-\S+ +approve +{about} +{runs['sends a1']} ", out, re.MULTILINE)
     wait = wait_of(runs["sends a1"], shell)
     full = shell.run("inbox", wait).out
     assert "           it is on its way." not in full

@@ -8,7 +8,7 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torpor.cli.screen import clean
+from torpor.cli.screen import Screen, clean
 from torpor.errors import TorporError
 
 if TYPE_CHECKING:
@@ -34,9 +34,9 @@ def tell(error: BaseException, *, as_json: bool = False, debug: bool = False) ->
         write(problem(plain), sys.stderr)
         return plain.exit_code
     if known is not None:
-        _write(
-            f"error: {clean(known.message.splitlines()[0])}\n" + (f"hint: {clean(known.hint)}\n" if known.hint else "")
-        )
+        said = clean(known.message.splitlines()[0])
+        lines = Screen.of(sys.stderr).wrapped("error: ", said, 7) if sys.stderr.isatty() else [f"error: {said}"]
+        _write("\n".join([*lines, *([f"hint: {clean(known.hint)}"] if known.hint else []), ""]))  # a hint is pasted
         return known.exit_code
     if isinstance(error, SyntaxError):
         _write("".join(traceback.format_exception_only(error)))

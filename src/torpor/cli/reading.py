@@ -42,8 +42,12 @@ def answered(value: Any, lines: Callable[[Screen], Iterable[str]], *, as_json: b
     from torpor.cli.screen import Screen
 
     screen = Screen.of()
+    pasted = False
     for line in lines(screen):
-        screen.say(line)
+        pasted = pasted or line.startswith("next: ")  # commands stay whole
+        below = len(line) - len(line.lstrip()) + 2
+        for part in [line] if pasted or "\x1b" in line else screen.wrapped("", line, below):
+            screen.say(part)
 
 
 def ps(

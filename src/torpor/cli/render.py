@@ -130,7 +130,7 @@ def inbox_lines(screen: Screen, inbox: Inbox) -> Iterator[str]:
     ]
     yield from screen.table(columns, rows, [_item_word(item) for item in inbox.items])
     first = inbox.items[0]
-    yield from _pasteable([(f"torpor inbox {first.wait}", "read it in full"), *verbs(first)])
+    yield from _pasteable(screen, [(f"torpor inbox {first.wait}", "read it in full"), *verbs(first)])
 
 
 def _about(item: InboxItem) -> str:
@@ -222,14 +222,20 @@ def item_lines(screen: Screen, item: InboxItem, now: int) -> Iterator[str]:
     for name, value in (content.get("more") or {}).items():
         yield from _field_lines(screen, name, value)
     yield ""
-    yield from _pasteable(verbs(item))
+    yield from _pasteable(screen, verbs(item))
 
 
-def _pasteable(commands: Sequence[tuple[str, str]]) -> Iterator[str]:
-    """Yield commands, and behind each what it means: a comment to a shell, so that a whole line can be pasted."""
+def _pasteable(screen: Screen, commands: Sequence[tuple[str, str]]) -> Iterator[str]:
+    """Yield commands, and behind each what it means, or below it: a comment to a shell, so that a whole line can be pasted."""
     width = max(len(command) for command, _ in commands)
     for n, (command, says) in enumerate(commands):
-        yield f"{'      ' if n else 'next: '}{command:<{width}}{f'   # {says}' if says else ''}".rstrip()
+        start = "      " if n else "next: "
+        beside = f"{start}{command:<{width}}{f'   # {says}' if says else ''}".rstrip()
+        if len(beside) <= screen.width:
+            yield beside
+        else:
+            yield f"{start}{command}"
+            yield from [f"        # {says}"] if says else []
 
 
 _INDENT = 11
@@ -306,7 +312,7 @@ def shown_lines(screen: Screen, run: RunShown, *, entries: int) -> Iterator[str]
     if run.effects:
         yield from _effects_table(screen, run)
         yield ""
-    yield from _pasteable(steps_of(run))
+    yield from _pasteable(screen, steps_of(run))
 
 
 def _spoken_lines(screen: Screen, run: RunShown) -> Iterator[str]:
