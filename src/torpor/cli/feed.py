@@ -15,7 +15,7 @@ from torpor.core.run import State
 from torpor.core.wait import WaitKind
 from torpor.engine.queries.fleet import first_line
 from torpor.engine.queries.people import why_of
-from torpor.engine.queries.spoken import duration, message_words
+from torpor.engine.queries.spoken import duration, wait_words
 from torpor.errors import StoreError, TorporError
 
 if TYPE_CHECKING:
@@ -176,8 +176,6 @@ def _awake(executor: Executor) -> str:
 def _asleep(open_waits: Sequence[WaitRow]) -> str:
     """Return what a run sleeps for: the moment if it is only a timer, else the words, and until when."""
     due = [row.due_at for row in open_waits if row.due_at is not None]
-    others = [row for row in open_waits if row.kind is not WaitKind.TIMER]
-    told = {(row.kind, first_line(row.title)) for row in others}
-    titles = sorted(message_words(title) if kind is WaitKind.MESSAGE else title for kind, title in told)
+    titles = sorted({wait_words(first_line(row.title)) for row in open_waits if row.kind is not WaitKind.TIMER})
     until = f" until {moment(min(due), clock.wall())}" if due else ""
     return f"asleep{': ' if titles else ''}{' or '.join(titles)}{until}"

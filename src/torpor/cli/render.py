@@ -6,6 +6,7 @@ import json
 import shlex
 from typing import TYPE_CHECKING, Any
 
+from torpor.cli.fields import fact, field_lines, pasteable
 from torpor.cli.following import steps_of
 from torpor.cli.screen import Column, Screen, clean
 from torpor.cli.spoken import moment, one_day, stamp
@@ -130,7 +131,7 @@ def inbox_lines(screen: Screen, inbox: Inbox) -> Iterator[str]:
     ]
     yield from screen.table(columns, rows, [_item_word(item) for item in inbox.items])
     first = inbox.items[0]
-    yield from _pasteable(screen, [(f"torpor inbox {first.wait}", "read it in full"), *verbs(first)])
+    yield from pasteable(screen, [(f"torpor inbox {first.wait}", "read it in full"), *verbs(first)])
 
 
 def _about(item: InboxItem) -> str:
@@ -216,48 +217,13 @@ def item_lines(screen: Screen, item: InboxItem, now: int) -> Iterator[str]:
     content = item.content if isinstance(item.content, dict) else {"content": item.content}
     for name, value in content.items():
         if name not in _HIDDEN and value is not None:
-            yield from _field_lines(screen, name, value)
+            yield from field_lines(screen, name, value)
     for n, value in enumerate(content.get("args") or ()):
-        yield from _field_lines(screen, f"arg {n + 1}", value)
+        yield from field_lines(screen, f"arg {n + 1}", value)
     for name, value in (content.get("more") or {}).items():
-        yield from _field_lines(screen, name, value)
+        yield from field_lines(screen, name, value)
     yield ""
-    yield from _pasteable(screen, verbs(item))
-
-
-def _pasteable(screen: Screen, commands: Sequence[tuple[str, str]]) -> Iterator[str]:
-    """Yield commands, and behind each what it means, or below it: a comment to a shell, so that a whole line can be pasted."""
-    width = max(len(command) for command, _ in commands)
-    for n, (command, says) in enumerate(commands):
-        start = "      " if n else "next: "
-        beside = f"{start}{command:<{width}}{f'   # {says}' if says else ''}".rstrip()
-        if len(beside) <= screen.width:
-            yield beside
-        else:
-            yield f"{start}{command}"
-            yield from [f"        # {says}"] if says else []
-
-
-_INDENT = 11
-
-
-def _fact(screen: Screen, name: str, text: str) -> list[str]:
-    """Return a line `  name     text`, and further ones if it is long."""
-    start = f"  {name:<8} "
-    return screen.wrapped(start, clean(text), max(len(start), _INDENT))
-
-
-def _field_lines(screen: Screen, name: str, value: Any) -> Iterator[str]:
-    """Yield a value in full: a text between its words, the rest as JSON."""
-    if isinstance(value, str):
-        first, *others = value.splitlines() or [""]
-        yield from _fact(screen, name, first)
-        for line in others:
-            yield from screen.wrapped(" " * _INDENT, clean(line), _INDENT)
-        return
-    first, *others = json.dumps(value, ensure_ascii=False, indent=2).splitlines()
-    yield f"  {name:<8} {clean(first)}"
-    yield from (f"{'':<{_INDENT}}{clean(line)}" for line in others)
+    yield from pasteable(screen, verbs(item))
 
 
 def shown_lines(screen: Screen, run: RunShown, *, entries: int) -> Iterator[str]:
@@ -291,7 +257,7 @@ def shown_lines(screen: Screen, run: RunShown, *, entries: int) -> Iterator[str]
         yield "  effects  " + "   ".join(f"{count} {word}" for word, count in counts.items() if count)
     for wait in line.waits:
         until = f", until {moment(wait.due_at, run.at)}" if wait.due_at is not None else ""
-        yield from _fact(screen, "waits", f"{wait.wait}  {wait.title}{until}")
+        yield from fact(screen, "waits", f"{wait.wait}  {wait.title}{until}")
     if line.deadline_at is not None:
         yield f"  deadline {moment(line.deadline_at, run.at)}, then it is cancelled"
     yield from _family_lines(run.family)
@@ -302,9 +268,9 @@ def shown_lines(screen: Screen, run: RunShown, *, entries: int) -> Iterator[str]
     yield from _spoken_lines(screen, run)
     for late in run.too_late:
         said = f"{late.wait}  {late.said}, {duration(run.at - late.at)} ago; nothing was changed"
-        yield from _fact(screen, "too late", said)
+        yield from fact(screen, "too late", said)
     if line.state == "completed":
-        yield from _field_lines(screen, "result", "null" if run.result is None else run.result)
+        yield from field_lines(screen, "result", "null" if run.result is None else run.result)
     yield ""
     if run.lines:
         yield from _story_table(screen, run, entries)
@@ -312,16 +278,16 @@ def shown_lines(screen: Screen, run: RunShown, *, entries: int) -> Iterator[str]
     if run.effects:
         yield from _effects_table(screen, run)
         yield ""
-    yield from _pasteable(screen, steps_of(run))
+    yield from pasteable(screen, steps_of(run))
 
 
 def _spoken_lines(screen: Screen, run: RunShown) -> Iterator[str]:
     if run.parts:
         yield f"  emitted  {plural(run.parts, 'part')}: torpor tail {run.line.run}"
     if run.parts_pruned:
-        yield from _fact(screen, "pruned", run.parts_pruned)
+        yield from fact(screen, "pruned", run.parts_pruned)
     if run.view is not None:
-        yield from _field_lines(screen, "shows", run.view)
+        yield from field_lines(screen, "shows", run.view)
 
 
 def _family_lines(family: Family | None) -> Iterator[str]:
@@ -346,15 +312,15 @@ def _history_lines(screen: Screen, run: RunShown) -> Iterator[str]:
     history = run.history
     if history.forked_from is not None:
         origin = f"from {history.forked_from} at checkpoint {history.forked_at}: {history.title}"
-        yield from _fact(screen, "forked", origin)
+        yield from fact(screen, "forked", origin)
     if history.forks:
-        yield from _fact(screen, "forks", ", ".join(history.forks))
+        yield from fact(screen, "forks", ", ".join(history.forks))
     if len(history.checkpoints) > 1 or history.branch:
         newest = ", ".join(str(one.checkpoint) for one in history.checkpoints[:5])
         more = f" and {len(history.checkpoints) - 5} more" if len(history.checkpoints) > 5 else ""  # noqa: PLR2004 - a line
         yield f"  kept     checkpoints {newest}{more}   branch {history.branch}"
     if history.pruned:
-        yield from _fact(screen, "pruned", history.pruned)
+        yield from fact(screen, "pruned", history.pruned)
 
 
 _OUTCOME_WORDS = {

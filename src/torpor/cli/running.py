@@ -21,7 +21,7 @@ from torpor.cli.region import Beside, Region
 from torpor.cli.screen import Screen
 from torpor.cli.spoken import moment
 from torpor.client.listening import POLL_SECONDS
-from torpor.engine.queries.spoken import duration, message_words
+from torpor.engine.queries.spoken import duration, wait_words
 from torpor.errors import StoreUnavailable, TorporError
 from torpor.runtime import check_input, opened
 from torpor.store import values
@@ -182,7 +182,11 @@ class Running:
             return True
         if said.word in {"completed", "cancelled", "failed"} or (said.word == "needs you" and self._talks):
             return True  # the end, or the question itself, follows
-        if said.word == "asleep" and self._flow.hears and said.text == f"asleep: {message_words(self._flow.hears)}":
+        if (
+            said.word == "asleep"
+            and self._flow.hears
+            and said.text == f"asleep: {wait_words(f'message {self._flow.hears}')}"
+        ):
             return True
         self._view.say(self._feed.line(said))
         return True

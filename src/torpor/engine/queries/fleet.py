@@ -16,7 +16,7 @@ from torpor.core.replay import shown
 from torpor.core.run import Flag, State
 from torpor.core.wait import WaitKind
 from torpor.engine.large import legible, named_blobs
-from torpor.engine.queries.spoken import message_words
+from torpor.engine.queries.spoken import wait_words
 from torpor.engine.queries.versions import stranded
 from torpor.errors import UsageError
 from torpor.store import values
@@ -342,9 +342,7 @@ def asked(wait: WaitRow, entry: Stored | None) -> str:
     if wait.kind is WaitKind.CHILDREN:
         total = len(members_of(wait.members))
         return f"{total - wait.need} of {total} children"
-    if wait.kind is WaitKind.MESSAGE:
-        return message_words(first_line(wait.title))
-    return first_line(wait.title)
+    return wait_words(first_line(wait.title))
 
 
 def first_line(text: str) -> str:

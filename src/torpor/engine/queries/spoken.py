@@ -40,7 +40,6 @@ def plural(count: int, one: str, many: str = "") -> str:
     return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
-def message_words(name: str) -> str:
-    """Return how people read a message by its name, or the title of a wait for one: an agent's `message` is no name."""
-    title = name.removeprefix("message ")
-    return "message" if title == "message" else f"message {title}"
+def wait_words(title: str) -> str:
+    """Return how people read what a wait is for: that for an agent's `message` is for no message of a name."""
+    return "message" if title == "message message" else title

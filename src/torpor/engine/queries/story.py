@@ -17,7 +17,7 @@ from torpor.engine.large import legible
 from torpor.engine.queries.fleet import failure, first_line
 from torpor.engine.queries.life import Stretch, life_of
 from torpor.engine.queries.people import arguments
-from torpor.engine.queries.spoken import duration, message_words
+from torpor.engine.queries.spoken import duration, wait_words
 from torpor.store import values
 
 if TYPE_CHECKING:
@@ -184,12 +184,8 @@ class _Teller:
         elif entry.kind is Kind.OUTCOME:
             self._say(entry, f"result {_brief(self._body(entry))}", "completed", ended_at=entry.at)
         elif entry.kind is Kind.FAILURE:
-            self._say(
-                entry,
-                failure(legible(entry.body, self._packed)) if entry.body else "error",
-                "failed",
-                ended_at=entry.at,
-            )
+            what = failure(legible(entry.body, self._packed)) if entry.body else "error"
+            self._say(entry, what, "failed", ended_at=entry.at)
         elif entry.kind is Kind.RETRY:
             body = self._body(entry)
             again = ", ".join(body["superseded"]) if isinstance(body, dict) else ""
@@ -230,7 +226,7 @@ class _Teller:
         if isinstance(body, dict) and "for" in body:
             why = " or ".join(str(title) for title in body["for"])
             self.slept[entry.seq] = why
-            named = ["a timer" if title == "timer" else _title(str(title)) for title in body["for"]]
+            named = ["a timer" if title == "timer" else wait_words(str(title)) for title in body["for"]]
             told = all(str(title).startswith(_TOLD) for title in body["for"])  # the wait's own line says it
             self._sleeping = self._say(entry, f"{_SLEEPS}for {' or '.join(named)}", "asleep", quiet=told)
             return
@@ -272,12 +268,12 @@ class _Teller:
             self._say(entry, shown(key), "done", ended_at=entry.at)
 
     def _hear_message(self, entry: Stored, key: str) -> None:
-        name, body = message_words(name_of(key)), self._body(entry)
-        if entry.kind is Kind.FAILURE:  # somebody interrupted while it was awaited
-            why = first_line(str(body.get("detail", ""))) if isinstance(body, dict) else ""
-            self._say(entry, f"{name}{': ' if why else ''}{why}", "interrupted", ended_at=entry.at)
-        else:
-            self._say(entry, f"{name} {_brief(body)}".rstrip(), "received", ended_at=entry.at)
+        name, body = wait_words(f"message {name_of(key)}"), self._body(entry)
+        if entry.kind is Kind.FAILURE and isinstance(body, dict) and body.get("interrupt"):
+            why = f": {first_line(str(body['detail']))}" if body.get("detail") else ""
+            self._say(entry, f"{name}{why}", "interrupted", ended_at=entry.at)
+            return
+        self._say(entry, f"{name} {_brief(body)}".rstrip(), "received", ended_at=entry.at)
 
     def _hear_child(self, entry: Stored, key: str, kind: CallKind) -> None:
         if entry.kind is Kind.FAILURE:
@@ -396,10 +392,6 @@ class _Teller:
 
 def _error(body: dict[str, Any]) -> str:
     return f"{body.get('kind', 'error')}: {first_line(str(body.get('detail', '')))}"
-
-
-def _title(title: str) -> str:
-    return message_words(title) if title.startswith("message ") else title
 
 
 def _brief(value: Any) -> str:
