@@ -6,9 +6,6 @@ from torpor.core.family import RESERVED
 from torpor.errors import UsageError
 
 _LETTERS = 200
-AGENT_SOURCE = "torpor.agent.driver:"
-"""How the source of a program begins that was made of an agent (`app.agent`)."""
-
 AGENT = " (agent)"
 """What the source of an agent ends with, behind the module and the name that it was registered under."""
 

@@ -7,7 +7,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, NamedTuple
 
 from torpor.core.ids import run_name
-from torpor.core.names import AGENT_SOURCE
+from torpor.core.names import AGENT
 from torpor.core.run import Flag, State
 from torpor.engine import budgets, lines
 from torpor.errors import Conflict, NotFound, UsageError
@@ -98,7 +98,7 @@ def start(tx: Tx, wanted: Sequence[Start]) -> list[Started]:
 def start_asked(tx: Tx, wanted: Start) -> Started:
     """Start a run as somebody asks for it: of an agent, only with a prompt. Raises UsageError; then nothing is started."""
     known = newest(tx.programs()).get(wanted.program)
-    if known is not None and known.source.startswith(AGENT_SOURCE):
+    if known is not None and known.source.endswith(AGENT):
         _check_prompt(wanted)
     return start(tx, [wanted])[0]
 
