@@ -10,7 +10,7 @@ from pydantic_ai import Agent
 
 from tests.agent.scripted import SEEN, agent_of, asked, began_with, forget, prompts, results
 from tests.worker.labs import on
-from torpor import App, RunFailed
+from torpor import App
 from torpor.client import Client
 from torpor.testing import Place, Script, call
 
@@ -202,15 +202,17 @@ def test_somebody_breaks_in(store: Store, moment: Moment) -> None:
 
 
 def test_a_tool_that_is_called_once_says_what_to_do(store: Store, moment: Moment) -> None:
-    """It was not declared repeatable: that is a mistake in the code, so the run fails and says what to write."""
+    """It was not declared repeatable: a person is asked, and reads why and what to write."""
     forget(EDIT, RESEARCH)
 
     async def check(lab: Lab) -> None:
         run = await lab.start(once, "an issue")
-        with pytest.raises(RunFailed) as failed:
-            await lab.result(run)
-        assert "agent researcher runs inside the tool research, which is `once`" in failed.value.detail
-        assert 'safety={"research": "repeatable"}' in failed.value.hint
+        await lab.settle()
+        (item,) = (await Client(lab.store).inbox()).items
+        assert "agent researcher runs inside the tool research, which is `once`" in item.content["why"]
+        assert 'safety={"research": "repeatable"}' in item.content["why"]
+        await lab.answer(run, fail="not so")
+        assert await lab.result(run) == "all is said"
 
     on(store, moment, app, check)
 
