@@ -75,13 +75,15 @@ def _kernel(folder: Path) -> None:
     """Download the kernel's package and unpack it here: installed, it would make an initrd of its own, slowly."""
     unpacked = folder / "unpacked"
     unpacked.mkdir()
-    depends = subprocess.run(["apt-cache", "depends", KERNEL], capture_output=True, text=True, check=False).stdout
-    named = re.search(r"Depends: (linux-image-\S+)", depends)
+    named = _newest()
+    if named is None:
+        run("apt-get", "update", "-qq")  # its lists are often thrown away to save room
+        named = _newest()
     if named is None:
         raise CannotBuildError(
             f"apt does not know {KERNEL}\nhint: apt-get update, and look at: apt-cache policy {KERNEL}"
         )
-    run("apt-get", "download", "-o", "APT::Sandbox::User=root", named[1], cwd=unpacked)
+    run("apt-get", "download", "-o", "APT::Sandbox::User=root", named, cwd=unpacked)
     [package] = unpacked.glob("*.deb")
     run("dpkg-deb", "-x", str(package), str(unpacked / "root"))
     [kernel] = (unpacked / "root/boot").glob("vmlinuz-*")
@@ -90,6 +92,13 @@ def _kernel(folder: Path) -> None:
     order = _modules(unpacked / "root", folder / "modules")
     (folder / "modules/order").write_text("".join(f"{name}\n" for name in order))
     shutil.rmtree(unpacked)
+
+
+def _newest() -> str | None:
+    """Return the package that `KERNEL` stands for now, if apt knows it."""
+    depends = subprocess.run(["apt-cache", "depends", KERNEL], capture_output=True, text=True, check=False).stdout
+    named = re.search(r"Depends: (linux-image-\S+)", depends)
+    return named[1] if named else None
 
 
 def _modules(root: Path, place: Path) -> list[str]:
