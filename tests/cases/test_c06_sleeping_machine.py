@@ -55,7 +55,7 @@ def test_a_machine_that_slept_goes_on_where_the_world_is(lab: Lab, figure: Calla
         env = {"LAB_DOORS": doors.url, "LAB_SILENT": f"http://{HOST}:{dead.port}"}
         argv = ["worker", "/source/programs/laptop.py", "--store", STORE]
         program.write(json.dumps({"argv": argv, "env": env}))
-        program.error("worker")
+        program.error("works on")
         machine.run("/usr/bin/python3", "-c", STARTS, env=PYTHON)
         doors.acted("sleeps")
         dead.came("/never")
