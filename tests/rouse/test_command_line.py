@@ -162,7 +162,48 @@ def test_run_passes_the_exit_status_on(command: list[str], status: int) -> None:
     assert done.returncode == status, done.stderr
 
 
-@pytest.mark.parametrize("arguments", [["run"], ["run", "--signal", "NONE", "--", "true"], ["run", "--"], []])
+@pytest.mark.slow
+def test_a_signal_that_is_passed_on_does_not_keep_it_from_being_restarted(tmp_path: Path) -> None:
+    """Log rotation, say, while it ends; and nobody reads what `run` says of it."""
+    command = (*ROUSE, "run", *QUICK, "--restart", "--grace", "1", "--", sys.executable, "-c", PROGRAM, "stubborn")
+    with child(*command, ROUSE_HOST_FILE=str(tmp_path / "generation")) as watched:
+        assert watched.process.stderr is not None
+        watched.process.stderr.close()
+        first = start(watched)
+        host_says(tmp_path, "1")
+        watched.until("got", "SIGTERM")
+        watched.process.send_signal(signal.SIGUSR1)
+        watched.until("got", "SIGUSR1")
+        assert start(watched) != first
+
+
+@pytest.mark.slow
+def test_watch_ends_when_nobody_reads_it(tmp_path: Path) -> None:
+    """As `watch | head -1` wants; before, it says what the host calls by letters that are none."""
+    place = tmp_path / "generation"
+    with child(*ROUSE, "watch", *QUICK, ROUSE_HOST_FILE=str(place), PYTHONIOENCODING="utf-8") as watched:
+        assert watched.process.stderr is not None
+        assert watched.process.stdout is not None
+        watched.process.stderr.readline()
+        host_says(tmp_path, '{"event": "\\ud800"}')
+        assert b"\\ud800" in watched.process.stdout.readline()
+        watched.process.stdout.close()
+        host_says(tmp_path, "2")
+        assert watched.process.wait(PATIENCE_SECONDS) == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["run"],
+        ["run", "--signal", "NONE", "--", "true"],
+        ["run", "--"],
+        ["run", "--", ""],
+        ["run", "--tick", "0", "--", "true"],
+        ["watch", "--freeze", "nan"],
+        [],
+    ],
+)
 def test_mistakes_are_told(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """With how it is called."""
     with pytest.raises(SystemExit) as raised:

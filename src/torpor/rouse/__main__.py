@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import io
 import json
+import math
+import os
 import shutil
 import signal
 import sys
@@ -30,12 +33,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Read the command line; the exit status."""
     asked = _parser().parse_args(arguments)
     limits = Limits(tick_seconds=asked.tick, freeze_seconds=asked.freeze)
-    if asked.command == "explain":
-        return _explain(as_json=asked.json)
-    if asked.command == "watch":
-        return _watch(limits, as_json=asked.json)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a host may call an event by letters that are none
+    try:
+        if asked.command == "explain":
+            return _explain(as_json=asked.json)
+        if asked.command == "watch":
+            return _watch(limits, as_json=asked.json)
+    except BrokenPipeError:
+        return _unread()
     program = asked.program[1:] if asked.program[:1] == ["--"] else asked.program
-    if not program:
+    if not program or not program[0]:
         _parser().error("run: give the program after --")
     run = Run(program, send=None if asked.restart else asked.signal, grace_seconds=asked.grace, say=_say_aside)
     return run.run(limits)
@@ -44,9 +52,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     limits = argparse.ArgumentParser(add_help=False)
     default = Limits()
-    limits.add_argument("--tick", type=float, default=default.tick_seconds, metavar="SECONDS", help="between two looks")
     limits.add_argument(
-        "--freeze", type=float, default=default.freeze_seconds, metavar="SECONDS", help="how late a look is a freeze"
+        "--tick", type=_seconds, default=default.tick_seconds, metavar="SECONDS", help="between two looks"
+    )
+    limits.add_argument(
+        "--freeze", type=_seconds, default=default.freeze_seconds, metavar="SECONDS", help="how late a look is a freeze"
     )
     parser = argparse.ArgumentParser(prog=_name(), description="Know that you slept, were copied or rolled back.")
     commands = parser.add_subparsers(dest="command", required=True)
@@ -69,6 +79,16 @@ def _name() -> str:
     return f"python -m {__package__}"
 
 
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < math.inf:
+        raise argparse.ArgumentTypeError(f"{text} is no number of seconds above zero")
+    return seconds
+
+
 def _signal(name: str) -> signal.Signals:
     try:
         return signal.Signals[f"SIG{name.upper().removeprefix('SIG')}"]
@@ -86,12 +106,25 @@ def _say_aside(line: str) -> None:
     sys.stderr.flush()
 
 
+def _unread() -> int:
+    """Whoever read what we print has gone: so do we, and what is still to be written goes nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 1
+
+
 def _watch(limits: Limits, *, as_json: bool) -> int:
+    unread = False
+
     def tell(rousal: Rousal) -> None:
-        if as_json:
-            _say(json.dumps(asdict(rousal)))
-        else:
-            _say(f"{rousal.kind}, {rousal.away_seconds:.3f} s away: {'; '.join(rousal.evidence)}")
+        nonlocal unread
+        try:
+            if as_json:
+                _say(json.dumps(asdict(rousal)))
+            else:
+                _say(f"{rousal.kind}, {rousal.away_seconds:.3f} s away: {'; '.join(rousal.evidence)}")
+        except BrokenPipeError:
+            unread = True
+            os.kill(os.getpid(), signal.SIGTERM)
 
     ends = {signal.SIGINT, signal.SIGTERM}
     signal.pthread_sigmask(signal.SIG_BLOCK, ends)
@@ -100,7 +133,7 @@ def _watch(limits: Limits, *, as_json: bool) -> int:
     _say_aside(f"watching, with {', '.join(about.name for about in explain() if about.works)}")
     signal.sigwait(ends)
     running.stop()
-    return 0
+    return _unread() if unread else 0
 
 
 def _explain(*, as_json: bool) -> int:

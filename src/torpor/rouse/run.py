@@ -11,6 +11,7 @@ import os
 import signal
 import threading
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from .adapters import kernel
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 PASSED_ON = frozenset(
     {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT}
 )
+_NOT_WANTED = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGQUIT})
+"""Whoever sends one of these does not want the program back; others may mean: write your log elsewhere."""
 GRACE_SECONDS = 10.0
 _LOOK_SECONDS = 1.0
 _NO_PROGRAM, _NOT_STARTED = 127, 126  # as shells answer
@@ -49,7 +52,7 @@ class Run:
         self._command = list(command)
         self._send = send
         self._grace_seconds = grace_seconds
-        self._say = say
+        self._write = say
         self._alive = threading.Lock()
         """Held to signal the program and to learn that it ended: a number may belong to another one right after that."""
         self._pid = 0
@@ -91,8 +94,8 @@ class Run:
         while True:
             came = signal.sigtimedwait(PASSED_ON | {signal.SIGCHLD}, _LOOK_SECONDS)
             if came is not None and came.si_signo in PASSED_ON and came.si_code <= 0:  # the terminal's go to both of us
-                if came.si_signo != signal.SIGCONT:
-                    self._restarts = False  # whoever sends it a signal now does not want it back
+                if came.si_signo in _NOT_WANTED:
+                    self._restarts = False
                 os.kill(self._pid, came.si_signo)
             with self._alive:
                 ended, status = os.waitpid(self._pid, os.WNOHANG)
@@ -101,6 +104,10 @@ class Run:
                     return os.waitstatus_to_exitcode(status)
             if self._killed_at is not None and time.monotonic() >= self._killed_at:
                 os.kill(self._pid, signal.SIGKILL)
+
+    def _say(self, line: str) -> None:
+        with suppress(OSError):  # nobody reads it any more: the program matters
+            self._write(line)
 
     def _roused(self, rousal: Rousal) -> None:
         """From the watch's thread."""
