@@ -183,3 +183,12 @@ def test_tests_that_the_comparison_names_exist() -> None:
     files = re.findall(r"`(tests/[\w/]+\.py)`", COMPARED)
     assert [name for name in files if not (ROOT / name).is_file()] == []
     assert [f"{name}::{test}" for name, test in TEST.findall(COMPARED) if test not in functions_of(name)] == []
+
+
+def test_tests_that_the_page_on_sleep_names_exist() -> None:
+    """Each line of advice has some."""
+    page = (ROOT / "docs/rouse.md").read_text("utf-8")
+    rows = page.split("\n## What is advised")[1].split("\n## ")[0].split("|---|---|---|---|\n")[1].strip().splitlines()
+    assert len(rows) == 5
+    assert all(TEST.search(row) for row in rows)
+    assert [f"{name}::{test}" for name, test in TEST.findall(page) if test not in functions_of(name)] == []
