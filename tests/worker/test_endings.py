@@ -157,6 +157,32 @@ def test_a_drained_worker_gives_everything_back(store: Store, moment: Moment) ->
     on(store, moment, app, check)
 
 
+@app.flow
+async def acts_on(ctx: Context) -> list[str]:
+    """Have one effect after another."""
+    return [await ctx.effect(long_effect), await ctx.effect(long_effect)]
+
+
+def test_no_effect_begins_in_a_drain(store: Store, moment: Moment) -> None:
+    """The first ends and is recorded; the second is the next worker's."""
+
+    async def check(lab: Lab) -> None:
+        GOING[:] = [asyncio.Event(), asyncio.Event()]
+        run = await lab.start(acts_on)
+        worker = await lab.worker()
+        await GOING[0].wait()
+        worker.stop()
+        GOING[1].set()
+        await lab.drain()
+        assert await lab.state(run) == "ready"
+        assert [effect.state for effect in await lab.effects(run)] == ["done"]
+        assert COUNTER.calls.count("acted") == 1
+        assert await lab.result(run) == ["acted", "acted"]
+        assert COUNTER.calls.count("acted") == 2
+
+    on(store, moment, app, check)
+
+
 def test_a_worker_until_idle_ends(store: Store, moment: Moment) -> None:
     """When nothing that it serves is ready or soon due, and not before."""
 

@@ -197,7 +197,7 @@ class Executor:
             self._hand_over(proposal, first, reply.at)
 
     def _hand_over(self, proposal: Proposal, first: int, at: int) -> None:
-        """Give the body each new result in journal order, letting it run until idle in between."""
+        """Give the body each new result in journal order, letting it run until idle in between; but not in a drain."""
         for seq, entry in enumerate(proposal.entries, start=first + 1):
             if entry.key is not None and entry.key == self.consuming and proposal is not self.behind:
                 self.consuming = None
@@ -206,7 +206,7 @@ class Executor:
                 self.arrived.append((entry, at))
             else:
                 self.progress.effects.durable(entry, seq)
-        self.go_on()
+        self.see_next() if self.draining else self.go_on()  # whoever takes it over goes on: no effect begins in a drain
 
     def refused(self, reply: Reply) -> None:
         """Nothing was written: cancel was asked, a person was first, or a timer is not due by the store's clock."""
