@@ -136,12 +136,19 @@ async def drained(ctx: Context) -> Any:
     return first[0], len(first[1]), len(second)
 
 
-def test_a_drained_worker_gives_everything_back(store: Store, moment: Moment) -> None:
-    """The effect ends and is recorded, nothing new begins, and the next worker goes on at once."""
+@app.flow
+async def acts_on(ctx: Context) -> list[str]:
+    """Have one effect after another."""
+    return [await ctx.effect(long_effect), await ctx.effect(long_effect)]
+
+
+@pytest.mark.parametrize(("flow", "result"), [(drained, ("acted", 50_000, 50_000)), (acts_on, ["acted", "acted"])])
+def test_a_drained_worker_gives_everything_back(store: Store, moment: Moment, flow: Any, result: Any) -> None:
+    """The effect ends and is recorded, nothing new begins, no effect either, and the next worker goes on at once."""
 
     async def check(lab: Lab) -> None:
         GOING[:] = [asyncio.Event(), asyncio.Event()]
-        run = await lab.start(drained)
+        run = await lab.start(flow)
         worker = await lab.worker()
         await GOING[0].wait()
         worker.stop()
@@ -151,34 +158,8 @@ def test_a_drained_worker_gives_everything_back(store: Store, moment: Moment) ->
         assert [effect.state for effect in await lab.effects(run)] == ["done"]
         assert COUNTER.calls.count("acted") == 1
         assert await lab.store.transact(lambda tx: (tx.all_leases(limit=9), tx.workers())) == ([], [])
-        assert await lab.result(run) == ("acted", 50_000, 50_000)
-        assert COUNTER.calls.count("acted") == 1
-
-    on(store, moment, app, check)
-
-
-@app.flow
-async def acts_on(ctx: Context) -> list[str]:
-    """Have one effect after another."""
-    return [await ctx.effect(long_effect), await ctx.effect(long_effect)]
-
-
-def test_no_effect_begins_in_a_drain(store: Store, moment: Moment) -> None:
-    """The first ends and is recorded; the second is the next worker's."""
-
-    async def check(lab: Lab) -> None:
-        GOING[:] = [asyncio.Event(), asyncio.Event()]
-        run = await lab.start(acts_on)
-        worker = await lab.worker()
-        await GOING[0].wait()
-        worker.stop()
-        GOING[1].set()
-        await lab.drain()
-        assert await lab.state(run) == "ready"
-        assert [effect.state for effect in await lab.effects(run)] == ["done"]
-        assert COUNTER.calls.count("acted") == 1
-        assert await lab.result(run) == ["acted", "acted"]
-        assert COUNTER.calls.count("acted") == 2
+        assert await lab.result(run) == result
+        assert COUNTER.calls.count("acted") == (2 if flow is acts_on else 1)
 
     on(store, moment, app, check)
 
