@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import hashlib
 import json
 import os
 from dataclasses import asdict, dataclass
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
 
 TRAIL = 64
 """Parents that a mark remembers."""
+_LONGEST_NAME = 250
+"""Bytes. With `.json` it is the 255 that file systems take."""
 
 
 class Step(NamedTuple):
@@ -91,7 +94,7 @@ class Mark:
             words = json.loads(text)
             trail = tuple(Step(str(one), str(parent), int(at)) for one, parent, at in words["trail"])
             return cls(str(words["lineage"]), int(words["counter"]), int(words["began"]), trail)
-        except (KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
             raise ValueError(f"no mark: {text[:200]!r}") from error
 
 
@@ -103,6 +106,7 @@ class Beacon(Protocol):
 
         Raises:
             OSError: the beacon does not answer.
+            ValueError: what it keeps for the machine is no mark, or `machine` is a name that it cannot keep.
         """
 
     def compare_and_set(self, machine: str, expected: Mark | None, new: Mark) -> bool:
@@ -110,6 +114,7 @@ class Beacon(Protocol):
 
         Raises:
             OSError: the beacon does not answer. It may have been set.
+            ValueError: as `read`. Nothing was set.
         """
 
 
@@ -139,6 +144,7 @@ class Place:
         Raises:
             NotCurrent: somebody else took over at the same moment.
             OSError: the beacon does not answer.
+            ValueError: its mark is damaged. Nobody can tell who goes on from it, so a person takes it away first.
         """
         there = self._beacon.read(self.machine)
         new = Mark(f"1-{_name()}") if there is None else there.child(_name())
@@ -212,6 +218,7 @@ class FileBeacon:
     """Marks in a folder that is outside of the machine: shared by hosts, or of the host whose guests ask through HTTP.
 
     Atomic by a lock on a file beside (flock), durable by fsync of the file and of the folder. Over NFS the lock needs NFSv4.
+    A file is called as the machine, percent-encoded; a name too long for that by its beginning and its SHA-256.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -221,9 +228,14 @@ class FileBeacon:
 
     def read(self, machine: str) -> Mark | None:
         """See `Beacon`."""
-        with contextlib.suppress(FileNotFoundError):
-            return Mark.from_json(self._path(machine).read_text(encoding="utf-8"))
-        return None
+        path = self._path(machine)
+        try:
+            return Mark.from_json(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+        except ValueError as error:
+            hint = "if no memory of this machine acts, remove the file; the next take_over() begins anew"
+            raise ValueError(f"{path} is damaged: {error}\nhint: {hint}") from error
 
     def compare_and_set(self, machine: str, expected: Mark | None, new: Mark) -> bool:
         """See `Beacon`."""
@@ -245,7 +257,10 @@ class FileBeacon:
             return True
 
     def _path(self, machine: str) -> Path:
-        return self._folder / f"{quote(machine, safe='')}.json"
+        name = quote(machine, safe="")
+        if len(name) > _LONGEST_NAME:  # "=" is in no quoted name, so no other machine is called so
+            name = f"{name[:100]}={hashlib.sha256(machine.encode()).hexdigest()}"
+        return self._folder / f"{name}.json"
 
     @contextlib.contextmanager
     def _locked(self, machine: str) -> Iterator[None]:
