@@ -145,3 +145,35 @@ def test_memory_of_what_was_told_does_not_grow() -> None:
         assert machine.tick() is not None
     heard = vars(machine.registry.heard)
     assert {len(kept) for kept in heard.values()} == {64}
+
+
+def test_two_names_are_two_events_by_whichever_way_they_come() -> None:
+    """One by the socket and one by the file, a second apart: the host knows of both, so there were two (C01)."""
+    machine = Machine()
+    for by, other, name in (("host socket", "host file", "copy 1"), ("host file", "host socket", "copy 2")):
+        machine.host.next.append(Finding(Kind.COPIED, name, certain=True, by=by, confirms=(other,), notice=name))
+        machine.tick()
+    assert [rousal.evidence for rousal in machine.told] == [("copy 1",), ("copy 2",)]
+
+
+@pytest.mark.parametrize("host_first", [True, False])
+def test_one_report_of_the_kernel_is_confirmed_by_one_name(*, host_first: bool) -> None:
+    """The second name is another event, and the kernel's own line still belongs to the first."""
+    machine = Machine()
+    says = [machine.kernel_says, lambda: machine.host_says("1")]
+    for say in reversed(says) if host_first else says:
+        say()
+        machine.tick()
+    assert len(machine.told) == 1
+    machine.host.next.append(Finding(Kind.SLEPT, "2", certain=True, by="another", confirms=("vmclock",), notice="2"))
+    assert machine.tick() is not None
+    assert len(machine.told) == 2
+
+
+def test_a_name_that_is_told_again_as_something_graver_is_news() -> None:
+    """The host thought that it only slept; said once more, or less grave, it is the same."""
+    machine = Machine()
+    for kind in (Kind.SLEPT, Kind.SLEPT, Kind.COPIED, Kind.SLEPT, Kind.COPIED):
+        machine.host.next.append(Finding(kind, "host", certain=True, by="host", confirms=("vmclock",), notice="g20"))
+        machine.tick()
+    assert [rousal.kind for rousal in machine.told] == [Kind.SLEPT, Kind.COPIED]

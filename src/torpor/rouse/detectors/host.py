@@ -1,13 +1,14 @@
 """The host's word: the only one that can know. A file whose text changes, or a datagram.
 
 What the host says is the name of the event, one that it uses once (a generation, a number that grows). With more to say it
-is JSON: `{"event": "generation 17", "kind": "copied", "away_seconds": 3.5}`. A bare name means `copied`.
+is JSON: `{"event": "generation 17", "kind": "copied", "away_seconds": 3.5}`. A bare name means `copied`, and so does whatever
+else it says: that it spoke is the event, and no word of it may be lost or break the look that heard it.
 """
 
 from __future__ import annotations
 
-import contextlib
 import errno
+import hashlib
 import json
 import os
 import socket
@@ -22,7 +23,12 @@ if TYPE_CHECKING:
 HOST_FILE = Path("/run/rouse/generation")
 FILE_VARIABLE, SOCKET_VARIABLE = "ROUSE_HOST_FILE", "ROUSE_HOST_SOCKET"
 _MOST_BYTES = 4096
-_LATE_FOR = ("vmclock", "kmsg", "host file", "host socket")
+"""Of a word. A longer one is a name."""
+_MOST_SENT_BYTES = 1 << 18
+"""More than a datagram of a unix socket holds, unless root raised the limits."""
+_MOST_AWAY_SECONDS = 100 * 365.25 * 86400
+_LATE_FOR = ("vmclock", "kmsg")
+"""Not each other: the host's two ways say the same by an equal name."""
 
 
 class HostFile:
@@ -46,19 +52,28 @@ class HostFile:
         self._path = path or Path(os.environ.get(FILE_VARIABLE, HOST_FILE))
         if not self._path.parent.is_dir():
             raise FileNotFoundError(f"{self._path.parent} is not there")
-        self._known = self._path.read_bytes()[:_MOST_BYTES] if self._path.exists() else b""
+        self._known = self._read()[0] if self._path.exists() else b""
 
     def __call__(self, _before: Reading, _now: Reading) -> Finding | None:
         """Read the file. One that is away or empty for a moment says nothing."""
         try:
-            with self._path.open("rb") as opened:
-                said = opened.read(_MOST_BYTES)
+            known, said = self._read()
         except OSError:
             return None
-        if not said.strip() or said == self._known:
+        if not said.strip() or known == self._known:
             return None
-        self._known = said
-        return said_by_host(said, self.name, f"{self._path} changed")
+        finding = said_by_host(said, self.name, f"{self._path} changed", known)
+        self._known = known  # last: what breaks before is asked again
+        return finding
+
+    def _read(self) -> tuple[bytes, bytes]:
+        """Return what tells the text from every other, and as much of it as is a word."""
+        with self._path.open("rb") as opened:
+            said = opened.read(_MOST_BYTES + 1)
+            if len(said) <= _MOST_BYTES:
+                return said, said
+            opened.seek(0)
+            return hashlib.file_digest(opened, "sha256").digest(), said
 
 
 class HostSocket:
@@ -110,7 +125,7 @@ class HostSocket:
         if self.fileno() < 0:
             return None
         try:
-            said = self._socket.recv(_MOST_BYTES)
+            said = self._socket.recv(_MOST_SENT_BYTES)
         except OSError:
             return None
         return said_by_host(said, self.name, f"a datagram came to {self._path}") if said.strip() else None
@@ -122,15 +137,29 @@ class HostSocket:
             self._path.unlink(missing_ok=True)
 
 
-def said_by_host(said: bytes, by: str, how: str) -> Finding:
-    """Return what the host said. Words that mean nothing here are a name: that it spoke is the event."""
-    text = said.decode("utf-8", "backslashreplace").strip()
-    kind, away_seconds, notice = Kind.COPIED, 0.0, text
-    with contextlib.suppress(ValueError, TypeError):
-        words = json.loads(text)
+def said_by_host(said: bytes, by: str, how: str, digest: bytes = b"") -> Finding:
+    """Return what the host said. Words that mean nothing here are a name. A long one is told apart by the `digest` of it."""
+    if len(said) > _MOST_BYTES:
+        notice = f"{_text(said[:80])}... ({(digest or hashlib.sha256(said).digest()).hex()})"
+        return _finding(Kind.COPIED, 0.0, notice, by, how)
+    kind, away_seconds, notice = Kind.COPIED, 0.0, _text(said)
+    try:
+        words = json.loads(notice)
         if isinstance(words, dict):
-            notice = str(words.get("event", text))
+            notice = _text(str(words.get("event", notice)).encode("utf-8", "backslashreplace"))
             kind = Kind(words.get("kind", kind))
-            away_seconds = max(0.0, float(words.get("away_seconds", 0.0)))
+            away_seconds = float(words.get("away_seconds", 0.0))
+    except (ValueError, TypeError, OverflowError, RecursionError):
+        pass  # as far as it was understood
+    if not 0 <= away_seconds <= _MOST_AWAY_SECONDS:  # nor is NaN
+        away_seconds = 0.0
+    return _finding(kind, away_seconds, notice, by, how)
+
+
+def _text(said: bytes) -> str:
+    return said.decode("utf-8", "backslashreplace").strip()
+
+
+def _finding(kind: Kind, away_seconds: float, notice: str, by: str, how: str) -> Finding:
     evidence = f"{how}: the host says {notice}"
     return Finding(kind, evidence, away_seconds, certain=True, by=by, confirms=_LATE_FOR, notice=f"host: {notice}")
