@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import threading
 from typing import TYPE_CHECKING
@@ -9,14 +10,19 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.conformance.meeting import Beside, Held
+from torpor.client import Client
 from torpor.client.beacon import StoreBeacon
 from torpor.engine import marks
 from torpor.errors import UsageError
 from torpor.rouse import Kind, Mark, NotCurrent, Place, Registry, RousalFailed, Watcher
 from torpor.rouse.event import Finding
+from torpor.rouse.incarnation import end, incarnation
+from torpor.store.protocol import Lane
 
 if TYPE_CHECKING:
     from tests import stores
+    from torpor.store.postgres import PostgresStore
+    from torpor.store.postgres.exchange import Seat
     from torpor.store.protocol import Store
 
 MACHINE = "agent/7 of Zoë"
@@ -146,5 +152,51 @@ def test_a_store_that_does_not_answer_keeps_the_gate_closed(shared: stores.Place
 
 def test_a_name_that_no_store_can_keep_is_refused(store: Store) -> None:
     """It would be another machine's in another database."""
-    with pytest.raises(UsageError, match="cannot be stored"):
-        StoreBeacon(store).compare_and_set("a\x00b", None, Mark("1-a"))
+    for name in ("a\x00b", "a\ud800b"):
+        with pytest.raises(UsageError, match="cannot be stored"):
+            StoreBeacon(store).compare_and_set(name, None, Mark("1-a"))
+        with pytest.raises(UsageError, match="cannot be stored"):
+            StoreBeacon(store).read(name)
+        with pytest.raises(UsageError, match="cannot be stored"):
+            Place(StoreBeacon(store), name).take_over()
+
+
+def test_a_beacon_speaks_on_no_connection_of_another_life(on_server: stores.Place) -> None:
+    """Both copies hold it, and the answer may be the other's (G19). Within one life a connection is kept."""
+    store = on_server.postgres()
+    place = Place(StoreBeacon(store), MACHINE)
+    place.take_over()
+    before = _connections(store)
+    place.beat()
+    assert before <= _connections(store)
+    for _ in range(2):
+        end(incarnation())
+        assert place.ask().current
+        after = _connections(store)
+        assert after
+        assert not after & before
+        before = after
+
+
+def test_a_client_speaks_on_no_connection_of_another_life(on_server: stores.Place) -> None:
+    """The same for whoever asks torpor from outside a worker."""
+    store = on_server.postgres()
+    client = Client(store)
+    asyncio.run(_ask(client))
+    before = _connections(store)
+    assert before
+    end(incarnation())
+    asyncio.run(_ask(client))
+    after = _connections(store)
+    assert after
+    assert not after & before
+
+
+async def _ask(client: Client) -> None:
+    await client.list()
+
+
+def _connections(store: PostgresStore) -> set[Seat]:
+    """Those of its lanes that may be used again."""
+    seats = store._seats.items()  # noqa: SLF001 - nobody else is asked which
+    return {seat for (name, _), seat in seats if seat.usable and name in Lane.__members__}

@@ -6,6 +6,7 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Self
 
+from torpor.client.lives import Living
 from torpor.client.places import blobs_address
 
 if TYPE_CHECKING:
@@ -19,7 +20,12 @@ class Connected:
 
     def __init__(self, store: Store) -> None:
         """Speak to an open store."""
-        self.store = store
+        self._living = Living(store)
+
+    @property
+    def store(self) -> Store:
+        """The store, on connections of this life."""
+        return self._living.get()
 
     @classmethod
     @asynccontextmanager
