@@ -72,6 +72,21 @@ def test_watch_prints_a_line_for_each_rousal(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_watch_names_what_it_watches_with(tmp_path: Path) -> None:
+    """The socket that it listens at among them; one that it could not open it warns of, and does not name."""
+    place = {"ROUSE_HOST_SOCKET": str(tmp_path / "host"), "ROUSE_HOST_FILE": str(tmp_path / "no" / "generation")}
+    with child(*ROUSE, "watch", *QUICK, **place) as watched:
+        assert watched.process.stderr is not None
+        assert b"$ROUSE_HOST_FILE" in watched.process.stderr.readline()
+        named = watched.process.stderr.readline().decode().removeprefix("rouse: watching, with ").strip().split(", ")
+        assert "host socket" in named
+        assert "frozen" in named
+        assert "host file" not in named
+        watched.process.terminate()
+        assert watched.process.wait(PATIENCE_SECONDS) == 0
+
+
+@pytest.mark.slow
 def test_run_signals_the_program(tmp_path: Path) -> None:
     """With the signal asked for; others are passed on; the exit status comes back."""
     command = (*ROUSE, "run", *QUICK, "--signal", "HUP", "--", sys.executable, "-c", PROGRAM, "polite")

@@ -185,6 +185,63 @@ def test_one_watch_for_the_process() -> None:
         watch.stop()
 
 
+def test_after_its_end_a_watch_may_begin_with_other_limits() -> None:
+    """A stopped one holds nobody to its limits, and the gate does not ask it."""
+    first = rouse.watch()
+    first.stop()
+    assert rouse.pass_gate() == rouse.incarnation()
+    limits = rouse.Limits(tick_seconds=7.0)
+    second = rouse.watch(limits)
+    try:
+        assert second is not first
+        assert second.watcher.limits == limits
+        assert rouse.watch() is second
+        with pytest.raises(ValueError, match="a watch ticks already"):
+            rouse.watch(first.watcher.limits)
+    finally:
+        second.stop()
+    assert rouse.watch() is second
+    second.stop()
+
+
+def test_a_word_asked_for_that_cannot_be_heard_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever set the variable relies on it: a warning with the reason, once for whatever watches."""
+    in_the_way = tmp_path / "file"
+    in_the_way.write_text("mine")
+    monkeypatch.setenv("ROUSE_HOST_SOCKET", str(in_the_way))
+    monkeypatch.setenv("ROUSE_HOST_FILE", str(tmp_path / "nowhere" / "generation"))
+    with ticks.outside(rouse.Registry()):
+        pass
+    socket_line, file_line = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert f"$ROUSE_HOST_SOCKET ({in_the_way})" in socket_line
+    assert "in use" in socket_line
+    assert f"$ROUSE_HOST_FILE ({tmp_path / 'nowhere' / 'generation'})" in file_line
+    assert "is not there" in file_line
+    assert in_the_way.read_text() == "mine"
+
+
+def test_a_word_that_is_heard_or_not_asked_for_is_not_warned_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Two that watch for one registry share one socket; an empty variable asks for nothing."""
+    monkeypatch.setenv("ROUSE_HOST_SOCKET", str(tmp_path / "host"))
+    monkeypatch.setenv("ROUSE_HOST_FILE", str(tmp_path / "generation"))
+    registry = rouse.Registry()
+    with ticks.outside(registry), ticks.outside(registry):
+        pass
+    monkeypatch.setenv("ROUSE_HOST_SOCKET", "")
+    monkeypatch.setenv("ROUSE_HOST_FILE", "")
+    with ticks.outside(registry):
+        pass
+    monkeypatch.delenv("ROUSE_HOST_SOCKET")
+    monkeypatch.delenv("ROUSE_HOST_FILE")
+    with ticks.outside(registry):
+        pass
+    assert caplog.records == []
+
+
 def test_a_look_costs_less_than_a_thousandth_of_a_tick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With every detector that works here: the watcher takes at most 0.1 % of a processor at the usual tick."""
     monkeypatch.setenv("ROUSE_HOST_FILE", str(tmp_path / "generation"))

@@ -15,7 +15,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from .detectors.clocks import Limits
-from .detectors.outside import explain
+from .detectors.outside import explain, names
 from .phases import Phase
 from .registry import process_registry
 from .run import Run
@@ -130,7 +130,7 @@ def _watch(limits: Limits, *, as_json: bool) -> int:
     signal.pthread_sigmask(signal.SIG_BLOCK, ends)
     process_registry.on_rousal(tell, phase=Phase.OPEN_GATE)
     running = watch(limits)
-    _say_aside(f"watching, with {', '.join(about.name for about in explain() if about.works)}")
+    _say_aside(f"watching, with {', '.join(names(process_registry.detectors))}")
     signal.sigwait(ends)
     running.stop()
     return _unread() if unread else 0

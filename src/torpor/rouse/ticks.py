@@ -39,12 +39,18 @@ REST_SECONDS = 0.05
 
 @contextmanager
 def outside(registry: Registry) -> Iterator[list[Detector]]:
-    """Let every watcher of the registry ask the detectors outside the process; gives those that work here."""
-    from .detectors.outside import close, open_outside
+    """Let every watcher of the registry ask the detectors outside the process; gives those that work here.
 
-    opened, _ = open_outside()
+    One that an environment variable asks for and that does not work is warned of, unless another watch opened it already.
+    """
+    from .detectors.outside import asked_in_vain, close, name_of, open_outside
+
+    opened, missing = open_outside()
     with registry.lock:
+        there = {name_of(detector) for detector in registry.detectors}
         registry.detectors = (*registry.detectors, *opened)
+    for line in asked_in_vain({name: why for name, why in missing.items() if name not in there}):
+        log.warning("%s", line)
     try:
         yield opened
     finally:
@@ -79,6 +85,11 @@ class Watch:
         self._outside: contextlib.ExitStack | None = None
         self._thread: threading.Thread | None = None
         self._waker = -1
+
+    @property
+    def ticks(self) -> bool:
+        """Whether it was started and not stopped."""
+        return self._outside is not None
 
     def start(self) -> None:
         """Open the detectors and begin to tick. Does nothing if it ticks."""
@@ -143,14 +154,17 @@ _the_watch: list[Watch] = []
 def watch(limits: Limits | None = None) -> Watch:
     """Start the process's watch, or return the one that ticks. It ticks on in copies that fork makes. `stop()` ends it.
 
+    One that was stopped is started again, or is replaced if other limits are asked for.
+
     Raises:
         ValueError: one ticks already, with other limits.
     """
-    if not _the_watch:
-        _the_watch.append(Watch(limits))
+    differs = bool(_the_watch) and limits is not None and limits != _the_watch[0].watcher.limits
+    if differs and _the_watch[0].ticks:
+        raise ValueError(f"a watch ticks already, with {_the_watch[0].watcher.limits}, not {limits}")
+    if differs or not _the_watch:
+        _the_watch[:] = [Watch(limits)]
     running = _the_watch[0]
-    if limits is not None and limits != running.watcher.limits:
-        raise ValueError(f"a watch ticks already, with {running.watcher.limits}, not {limits}")
     running.start()
     return running
 
@@ -162,7 +176,7 @@ def pass_gate() -> Incarnation:
         RousalFailed: a callback failed, and nobody has mended it.
         GateClosed: closed for another reason: the phases are running, or a snapshot is being taken.
     """
-    if _the_watch:
+    if _the_watch and _the_watch[0].ticks:
         _the_watch[0].watcher.check()
     return process_registry.pass_gate()
 

@@ -49,7 +49,7 @@ class HostFile:
         Raises:
             OSError: neither the file nor its folder is there, or it may not be read.
         """
-        self._path = path or Path(os.environ.get(FILE_VARIABLE, HOST_FILE))
+        self._path = path or Path(os.environ.get(FILE_VARIABLE) or HOST_FILE)
         if not self._path.parent.is_dir():
             raise FileNotFoundError(f"{self._path.parent} is not there")
         self._known = self._read()[0] if self._path.exists() else b""

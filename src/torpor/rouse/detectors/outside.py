@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import inspect
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from .differences import Frozen, Moved, ProcessCopied, Stepped, Suspended
-from .host import HostFile, HostSocket
+from .host import FILE_VARIABLE, SOCKET_VARIABLE, HostFile, HostSocket
 from .kmsg import Kmsg
 from .logind import Logind
 from .timerfd import Timerfd
 from .vmclock import Vmclock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
     from .clocks import Detector
 
@@ -31,6 +32,7 @@ ALL: tuple[type[Detector], ...] = (
     HostSocket, HostFile, Vmclock, Kmsg, ProcessCopied, Suspended, Moved, Timerfd, Stepped, Frozen, Logind
 )  # fmt: skip
 """All, best first."""
+_VARIABLES = {HostSocket.name: SOCKET_VARIABLE, HostFile.name: FILE_VARIABLE}
 PARAGRAPHS = ("Sees", "Cannot see", "Needs", "Cost", "Fallback")
 
 
@@ -44,6 +46,23 @@ def open_outside() -> tuple[list[Detector], dict[str, str]]:
         except OSError as error:
             missing[make.name] = error.strerror or str(error)
     return opened, missing
+
+
+def asked_in_vain(missing: Mapping[str, str]) -> list[str]:
+    """Return a line for each detector that is `missing` though an environment variable asks for it: somebody relies on it."""
+    asked = [(name, variable, os.environ.get(variable)) for name, variable in _VARIABLES.items() if name in missing]
+    return [f"${variable} ({value}) is not listened to: {missing[name]}" for name, variable, value in asked if value]
+
+
+def names(opened: Sequence[Detector]) -> list[str]:
+    """Return what a watch sees with, best first: the detectors outside that are `opened`, and those that every watcher has."""
+    there = {name_of(detector) for detector in opened}
+    return [name_of(made) for made in ALL if made not in OUTSIDE or name_of(made) in there]
+
+
+def name_of(detector: Detector | type[Detector]) -> str:
+    """Return what a person calls a detector."""
+    return str(getattr(detector, "name", detector))
 
 
 def close(detectors: list[Detector]) -> None:
