@@ -24,6 +24,8 @@ HOST_FILE = Path("/run/rouse/generation")
 FILE_VARIABLE, SOCKET_VARIABLE = "ROUSE_HOST_FILE", "ROUSE_HOST_SOCKET"
 _MOST_BYTES = 4096
 """Of a word. A longer one is a name."""
+_MOST_SHOWN = 200
+"""Letters of a name in the evidence, which goes to logs."""
 _MOST_SENT_BYTES = 1 << 18
 """More than a datagram of a unix socket holds, unless root raised the limits."""
 _MOST_AWAY_SECONDS = 100 * 365.25 * 86400
@@ -161,5 +163,6 @@ def _text(said: bytes) -> str:
 
 
 def _finding(kind: Kind, away_seconds: float, notice: str, by: str, how: str) -> Finding:
-    evidence = f"{how}: the host says {notice}"
+    shown = notice if len(notice) <= _MOST_SHOWN else f"{notice[:_MOST_SHOWN]}..."
+    evidence = f"{how}: the host says {shown}"
     return Finding(kind, evidence, away_seconds, certain=True, by=by, confirms=_LATE_FOR, notice=f"host: {notice}")
