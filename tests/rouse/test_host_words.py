@@ -11,6 +11,7 @@ import pytest
 from tests.rouse.test_outside import look, write_whole
 from torpor import rouse
 from torpor.rouse import Kind, ticks
+from torpor.rouse.detectors import host
 from torpor.rouse.detectors.host import HostFile, HostSocket
 
 if TYPE_CHECKING:
@@ -43,8 +44,8 @@ def test_an_odd_word_is_an_event_and_a_good_one_after_it_too(tmp_path: Path, wor
             path.with_suffix(".new").write_bytes(text)
             path.with_suffix(".new").replace(path)
         else:
-            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as host:
-                host.sendto(text, str(path))
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+                sender.sendto(text, str(path))
 
     registry, told = rouse.Registry(), list[rouse.Rousal]()
     registry.detectors = (detector,)
@@ -61,6 +62,25 @@ def test_an_odd_word_is_an_event_and_a_good_one_after_it_too(tmp_path: Path, wor
     assert len(evidence.encode()) < 500  # a log is UTF-8, and for people
     if isinstance(detector, HostSocket):
         detector.close()
+
+
+def test_a_word_whose_reading_broke_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file is known only once it was told: a look that broke in the middle (no memory, say) loses nothing."""
+    path = tmp_path / "generation"
+    detector = HostFile(path)
+    write_whole(path, "generation 1")
+
+    def breaks(*_given: object) -> rouse.Finding:
+        raise MemoryError
+
+    with monkeypatch.context() as broken:
+        broken.setattr(host, "said_by_host", breaks)
+        with pytest.raises(MemoryError):
+            look(detector)
+    finding = look(detector)
+    assert finding is not None
+    assert finding.notice == "host: generation 1"
+    assert look(detector) is None
 
 
 @pytest.mark.parametrize("away", ["NaN", "Infinity", "-Infinity", "-5", "1e999", "1e300", "9" * 400])
@@ -95,9 +115,9 @@ def test_long_datagrams_that_differ_at_their_end_are_two(tmp_path: Path) -> None
     """The same by the socket."""
     path = tmp_path / "host"
     detector = HostSocket(path)
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as host:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
         for end in ("1", "2"):
-            host.sendto(("y" * 50_000 + end).encode(), str(path))
+            sender.sendto(("y" * 50_000 + end).encode(), str(path))
     first, second = look(detector), look(detector)
     detector.close()
     assert first is not None
@@ -117,8 +137,8 @@ def test_two_words_by_two_ways_are_two_events(
         if way == "file":
             write_whole(tmp_path / "generation", text)
             return
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as host:
-            host.sendto(text.encode(), str(tmp_path / "host"))
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+            sender.sendto(text.encode(), str(tmp_path / "host"))
 
     registry, told = rouse.Registry(), list[Kind]()
     registry.on_rousal(lambda rousal: told.append(rousal.kind))
