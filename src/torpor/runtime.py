@@ -139,7 +139,7 @@ class Process:
         self.snapshot_socket = ""
         """Where a host says that it takes a snapshot, if this process is alone (`worker.snapshot_door`)."""
         self.worker.on_due = self.waker.soon
-        self.waker.on_ready = self.worker.wake
+        self.waker.on_ready, self.waker.on_away = self.worker.wake, self.worker.look_now.set
 
     async def run(self, *, signals: bool = False) -> None:
         """Work until stopped, or idle if the worker was told so. With `signals`, SIGTERM and SIGINT drain.

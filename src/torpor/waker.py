@@ -111,7 +111,7 @@ class Waker:
         limits = rouse.Limits(tick_seconds=TICK_SECONDS)
         self._registry = registry
         self._watcher = rouse.Watcher(limits, clocks=clocks, detectors=detectors, registry=registry)
-        self._roused, self._life = False, rouse.incarnation()
+        self._roused, self._life, self._failed = False, rouse.incarnation(), ""
         self._sweeps = [_Standing(sweep) for sweep in SWEEPS]
         self._news = asyncio.Event()
         self._workers: list[WorkerRow] = []
@@ -122,6 +122,8 @@ class Waker:
         """Told of takeovers: for `torpor dev` and the demo."""
         self.on_ready: Callable[[], None] = _nobody
         """Told that runs became ready: the worker of this process need not wait for a hint."""
+        self.on_away: Callable[[], None] | None = None
+        """Told that this process was away: who acts here runs the registry's callbacks. None: the waker runs them itself."""
 
     def soon(self, due_at: int) -> None:
         """Say that a run was put away until then, in the store's microseconds."""
@@ -187,13 +189,20 @@ class Waker:
             blocking=False
         ):  # else somebody looks or tells, in another thread: callbacks may take their time
             try:
-                found = self._watcher.check() is not None
+                found = (self._watcher.check if self.on_away is None else self._watcher.notice)() is not None
+                self._failed = ""
             except rouse.RousalFailed:
                 found = False  # whoever acts says so (worker.standing); that life is over, which is found below
+            except Exception as error:
+                if repr(error) != self._failed:  # it is tried five times a second
+                    log.exception("a look at the clocks failed; it is tried again")
+                self._failed = repr(error)
             finally:
                 lock.release()
         now, self._roused, roused = rouse.incarnation(), False, self._roused
         found, self._life = found or roused or now != self._life, now
+        if found and self.on_away is not None:
+            self.on_away()
         return found
 
     def _pause(self) -> float:

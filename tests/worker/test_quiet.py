@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+import threading
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -11,9 +13,10 @@ from tests.worker.counter import COUNTER
 from tests.worker.test_shut import at_work, until
 from torpor import App, Context, rouse
 from torpor.client import Client
+from torpor.worker.snapshot_door import _answer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Coroutine, Iterator
 
     from tests.stores import Place
     from torpor.runtime import Process
@@ -59,6 +62,14 @@ async def begun(place: Place) -> str:
     return run
 
 
+async def ended(work: Coroutine[Any, Any, bool]) -> bool:
+    """Let something that waits go on for a while; return whether it ended."""
+    done, waiting = await asyncio.wait([asyncio.ensure_future(work)], timeout=0.5)
+    for one in waiting:
+        one.cancel()
+    return bool(done)
+
+
 def test_without_the_worker_a_snapshot_has_an_effect_in_it(place: Place) -> None:
     """The fault: a worker that does not hear of it acts at the moment at which the snapshot is allowed."""
 
@@ -102,6 +113,48 @@ def test_it_is_not_called_in_the_loop(place: Place) -> None:
             with pytest.raises(RuntimeError, match=r"asyncio.to_thread\(rouse.before_snapshot\)"):
                 rouse.before_snapshot()
             rouse.no_snapshot()
+            _events["leave"].set()
+            assert await Client(place.open()).result(run) == 2
+
+    asyncio.run(check())
+
+
+def test_a_host_that_asks_again_hears_no_answer_of_the_first_time(place: Place) -> None:
+    """The first `before` is refused and opens its gate again; the second one's is closed when it hears `ready`."""
+
+    async def check() -> None:
+        async with at_work(place, app=app) as (process, _, _working):
+            quiet, say = process.worker._quiet, partial(_answer, ["before"], threading.Lock())  # noqa: SLF001 - its time
+            run = await begun(place)
+            quiet._seconds = 0.2  # noqa: SLF001 - as above
+            first = asyncio.create_task(asyncio.to_thread(say))
+            await until(lambda: process.worker.standing.pausing)
+            quiet._seconds = 60.0  # noqa: SLF001 - as above
+            second = asyncio.create_task(asyncio.to_thread(say))
+            assert (await first).startswith("refused: after ")
+            _events["leave"].set()
+            assert await second == "ready"
+            assert not rouse.process_registry.is_open
+            assert not acting(process)
+            assert not await ended(process.worker.standing.restore())
+            assert COUNTER.count == 1
+            await asyncio.to_thread(rouse.no_snapshot)
+            assert await Client(place.open()).result(run) == 2
+
+    asyncio.run(check())
+
+
+def test_a_snapshot_that_is_called_off_meanwhile_is_refused(place: Place) -> None:
+    """`none` opens the gate while a `before` still waits: that one must not hear `ready`, and the worker goes on."""
+
+    async def check() -> None:
+        async with at_work(place, app=app) as (process, _, _working):
+            before = threading.Lock()
+            run = await begun(place)
+            first = asyncio.create_task(asyncio.to_thread(_answer, ["before"], before))
+            await until(lambda: process.worker.standing.pausing)
+            assert await asyncio.to_thread(_answer, ["none"], before) == "open"
+            assert (await first).startswith("refused: it was called off")
             _events["leave"].set()
             assert await Client(place.open()).result(run) == 2
 

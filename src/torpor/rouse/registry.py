@@ -70,10 +70,11 @@ class Registration(Generic[Callback]):
 class _Teller:
     """Who tells now, and what. Of one process: a copy made in the middle begins anew, with the event that it is a copy."""
 
-    __slots__ = ("lock", "telling", "untold")
+    __slots__ = ("lock", "registering", "telling", "untold")
 
     def __init__(self) -> None:
         self.lock = threading.RLock()  # a callback may call check()
+        self.registering = threading.Lock()
         self.telling = False
         self.untold: list[Rousal] = []
 
@@ -88,6 +89,8 @@ class Registry:
         self._failure: RousalFailed | None = None
         self._closed: dict[str, None] = {}
         self._found: list[Finding] = []
+        self.calling = ""
+        """The callback that runs now, and its phase; empty if none does. For whoever says what does not return."""
         self.detectors: tuple[Detector, ...] = ()
         """Those outside the process (`watch()` opens them): every watcher asks them besides its own."""
         self.heard = Heard()
@@ -97,6 +100,11 @@ class Registry:
     def lock(self) -> threading.RLock:
         """Held while somebody looks and tells. This process's own: a copy does not wait for a thread that it has not."""
         return self._teller.get().lock
+
+    @property
+    def registering(self) -> threading.Lock:
+        """Held for a moment by who registers or takes back: nobody waits for callbacks to do that."""
+        return self._teller.get().registering
 
     @overload
     def on_rousal(
@@ -128,13 +136,13 @@ class Registry:
             msg = f"{callback!r} is a coroutine function: a rousal's callbacks are plain functions"
             raise TypeError(msg)
         made = Registration(self, callback, Phase(phase), None if kinds is None else frozenset(map(Kind, kinds)))
-        with self.lock:
+        with self.registering:
             self._registrations = (*self._registrations, made)
         return made
 
     def take_back(self, registration: Registration[Callback]) -> None:
-        """Call it no more."""
-        with self.lock:
+        """Call it no more. If it runs at this moment in another thread, it is not waited for."""
+        with self.registering:
             self._registrations = tuple(known for known in self._registrations if known is not registration)
 
     def look_outside(self, before: Reading, now: Reading) -> list[Finding]:
@@ -149,14 +157,27 @@ class Registry:
         """Forget what `look_outside` found: it became a rousal."""
         self._found.clear()
 
-    def tell(self, rousal: Rousal) -> None:
+    def tell(self, rousal: Rousal, *, later: bool = False) -> None:
         """Run the phases for `rousal`, the gate closed meanwhile. From inside a callback: after the present event's phases.
+
+        `later`: leave that to the next `tell_untold`, in whichever thread; the gate is closed until then.
 
         Raises:
             RousalFailed: a callback failed, now or earlier. Those after it did not run, the gate stays closed until `mend()`.
         """
         with self.lock:
             self._teller.get().untold.append(rousal)
+            self.sound()
+            if not later:
+                self._tell_all()
+
+    def tell_untold(self) -> None:
+        """Run the phases that were left for later, if there are any.
+
+        Raises:
+            RousalFailed: a callback failed, now or earlier.
+        """
+        with self.lock:
             self.sound()
             self._tell_all()
 
@@ -184,7 +205,12 @@ class Registry:
     @property
     def is_open(self) -> bool:
         """Whether the gate is open at this moment, without waiting for phases that another thread is running."""
-        return self._failure is None and not self._closed and not self._teller.get().telling
+        teller = self._teller.get()
+        return self._failure is None and not self._closed and not teller.telling and not teller.untold
+
+    def is_closed_for(self, why: str) -> bool:
+        """Whether the gate is closed for this reason, whatever else it is closed for."""
+        return why in self._closed
 
     def close_gate(self, why: str) -> None:
         """Close the gate for the reason `why`, until `open_gate` is called with it. Reasons do not nest."""
@@ -197,12 +223,14 @@ class Registry:
     def pass_gate(self) -> Incarnation:
         """Return the incarnation in which the gate is open. Waits for phases that another thread is running.
 
+        Phases that were left for later run first.
+
         Raises:
             RousalFailed: a callback failed, and nobody has mended it.
             GateClosed: closed for another reason.
         """
         with self.lock:
-            self.sound()
+            self.tell_untold()
             whys = [*self._closed, *(["the phases of a rousal are running"] if self._teller.get().telling else [])]
             if whys:
                 raise GateClosed(
@@ -218,13 +246,14 @@ class Registry:
         try:
             while teller.untold:
                 for registration in sorted(self._registrations, key=lambda each: each.phase):  # stable: as registered
-                    if registration.wants(teller.untold[0]):
+                    if registration in self._registrations and registration.wants(teller.untold[0]):
                         self._call(registration, teller.untold[0])
                 del teller.untold[0]
         finally:
             teller.telling = False
 
     def _call(self, registration: Registration[Any], rousal: Rousal) -> None:
+        self.calling = f"callback {registration.name} in {registration.phase.name}"
         try:
             registration.callback(rousal)
         except BaseException as error:
@@ -237,6 +266,8 @@ class Registry:
             if isinstance(error, Exception):
                 raise self._failure from error
             raise
+        finally:
+            self.calling = ""
 
 
 process_registry = Registry()

@@ -46,7 +46,7 @@ def outside(registry: Registry) -> Iterator[list[Detector]]:
     from .detectors.outside import asked_in_vain, close, name_of, open_outside
 
     opened, missing = open_outside()
-    with registry.lock:
+    with registry.registering:
         there = {name_of(detector) for detector in registry.detectors}
         registry.detectors = (*registry.detectors, *opened)
     for line in asked_in_vain({name: why for name, why in missing.items() if name not in there}):
@@ -54,7 +54,7 @@ def outside(registry: Registry) -> Iterator[list[Detector]]:
     try:
         yield opened
     finally:
-        with registry.lock:
+        with registry.registering:
             registry.detectors = tuple(detector for detector in registry.detectors if detector not in opened)
         close(opened)
 

@@ -6,7 +6,8 @@ tell the registry, which runs the callbacks in phases. If anything fails before 
 found by the next check. If a callback fails, the callbacks after it do not run (the last one may be the one that opens a
 gate) and every later check of every watcher on that registry raises until it is mended: it fails closed.
 
-Callbacks run one rousal at a time, in the thread that called `check()`. They find the incarnation changed already.
+Callbacks run one rousal at a time, in the thread that called `check()`. They find the incarnation changed already. Who must
+not wait for them calls `notice()`, and leaves them to the next `check()` of another thread.
 """
 
 from __future__ import annotations
@@ -67,6 +68,17 @@ class Watcher:
         with self.registry.lock:
             return self._look()
 
+    def notice(self) -> Rousal | None:
+        """Look as `check` does and end the life, but run no callback: the next `check` or `pass_gate` does, in its thread.
+
+        The gate is closed until then. For an event loop, which must go on while callbacks take their time.
+
+        Raises:
+            RousalFailed: a callback failed earlier.
+        """
+        with self.registry.lock:
+            return self._look(later=True)
+
     def uninterrupted(self) -> uninterrupted:
         """`with watcher.uninterrupted():` like `rouse.uninterrupted()`, and looks at the clocks on the way in and out."""
         return uninterrupted(self)
@@ -80,7 +92,7 @@ class Watcher:
         with self.registry.lock:
             return self._look(finding)
 
-    def _look(self, *findings: Finding) -> Rousal | None:
+    def _look(self, *findings: Finding, later: bool = False) -> Rousal | None:
         reading = self._clocks.read()
         told, since, living = self._told_by_others()
         found = [finding for finding in findings if self.registry.heard.is_news(finding, reading)]
@@ -94,12 +106,12 @@ class Watcher:
             now = end(now)  # a copy began its life by itself, but time away may have come after that
         self._living, self._reading = now, reading
         if not found:
-            self.registry.sound()
+            (self.registry.sound if later else self.registry.tell_untold)()
             return told
         rousal = _rousal(found, living, now, reading.wall_at)
         self.registry.heard.remember(rousal, found, reading, self._clocks)
         self.registry.found_told()
-        self.registry.tell(rousal)
+        self.registry.tell(rousal, later=later)
         return rousal
 
     def _told_by_others(self) -> tuple[Rousal | None, Reading, Incarnation]:

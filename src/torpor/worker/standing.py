@@ -6,9 +6,13 @@ which the store's connections of another life are dropped; then the life lock is
 does the worker act. A process that is a copy (another pid) does no IO at all: its threads are not there, it is not the worker,
 and what would be done at its end (connections closed, threads joined) is the original's business. So it ends on the spot.
 
-**Shut.** A callback that fails leaves the phases unfinished, and a snapshot that is being taken closes the gate too. Then
-the worker commits nothing, claims nothing, begins no effect, and says so. It tries again, with pauses that grow, for
-`shut_seconds`; then it is gone, with the reason, and its runs go on elsewhere (G2, G13; docs/decisions/0014).
+**The loop only notices.** A look ends the life, and from then on nothing acts; the callbacks run in a thread, for which
+`restore` waits. So one that does not return holds neither the loop nor its signals, and the process ends without it.
+
+**Shut.** A callback that fails or does not return leaves the phases unfinished, a snapshot that is being taken closes the gate
+too, and a look that raises tells nothing. Then the worker commits nothing, claims nothing, begins no effect, and says so. It
+tries again, with pauses that grow, for `shut_seconds`, in which the time of the callbacks counts; then it is gone, with
+the reason, and its runs go on elsewhere (G2, G13; docs/decisions/0014).
 """
 
 from __future__ import annotations
@@ -16,11 +20,13 @@ from __future__ import annotations
 import asyncio
 import os
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torpor import clock, rouse
 from torpor.store.protocol import Lane
 from torpor.worker.lines import logger
+from torpor.worker.threads import Threads
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -30,8 +36,23 @@ if TYPE_CHECKING:
 SHUT_SECONDS = 60.0
 """How long a worker whose gate is shut tries to go on before it ends itself."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
+_POLL_SECONDS, _MOST_COUNTED = 0.1, 1.0
+"""How often it is asked whether a callback has returned. What a poll took beyond the second number is no time of ours: the
+process was frozen in it."""
+_SLOW_SECONDS = 1.0
+"""A callback that has not returned by then is named in the log, and one that was not over by then when the worker is
+asked to stop is not waited for."""
+_LOCK_SECONDS = 0.02
 _NO_LIFE = ""
 """No incarnation is equal to it."""
+
+
+class _Shut(NamedTuple):
+    """Why the gate is shut."""
+
+    why: str
+    grave: bool = False
+    """Whether something failed, and it is not merely closed for a while."""
 
 
 class Standing:
@@ -62,14 +83,17 @@ class Standing:
         self._watcher = rouse.Watcher(limits, clocks=clocks, detectors=detectors, registry=registry)
         self._looked_at = self._two_clocks()
         self._pid = os.getpid()
+        self._loop = asyncio.get_running_loop()
         self._checking: asyncio.Future[bool] | None = None
         self._now = asyncio.Event()
+        self._thread = Threads(1, "torpor-rousal")  # not the loop's own: the process's end would wait for it
         self._incarnation: str = rouse.incarnation()
         self._reconnected_in, self._told_of = self._incarnation, self._incarnation
-        self._fences: list[rouse.Registration[Any]] = [
+        self.fences: list[rouse.Registration[Any]] = [
             registry.on_rousal(self._roused, phase=rouse.Phase.CLOSE_GATE),
             registry.on_rousal(self._reconnect, phase=rouse.Phase.CONNECTIONS),
         ]
+        """The worker's part in the phases; taken back by `leave`."""
         self.gone = ""
         """Why this worker must never act again, or empty."""
         self.shut = ""
@@ -116,19 +140,32 @@ class Standing:
         self._now.set()
 
     def leave(self) -> None:
-        """Hear of rousals no more: the worker ended."""
-        for fence in self._fences:
+        """Hear of rousals no more: the worker ended. Does not wait for callbacks that run."""
+        for fence in self.fences:
             fence.take_back()
+        self._thread.shutdown()
 
     def look(self) -> bool:
-        """Ask the detectors as well, not only what they found so far: what the gate does (G2)."""
+        """Ask the detectors as well, not only what they found so far: what the gate does (G2).
+
+        Runs no callback and waits for none. Never raises: after a look that failed nothing is done before `restore` has looked.
+        """
         if not self.ok():
-            return False  # who tells of it may be at it in another thread: this one does not wait for the callbacks
+            return False
         self._looked_at = self._two_clocks()
+        lock = self._watcher.registry.lock
+        while not lock.acquire(timeout=_LOCK_SECONDS):
+            if not self.ok():
+                return False  # another thread found something, and tells of it: that may take its time
         try:
-            self._watcher.check()
+            self._watcher.notice()
         except rouse.RousalFailed:
             self.close()  # `restore` says why
+        except Exception:
+            self.close()
+            self.log.exception("a look at the clocks failed", hint="nothing is done before one succeeds")
+        finally:
+            lock.release()
         return self.ok()
 
     def may_write(self) -> bool:
@@ -204,37 +241,67 @@ class Standing:
 
     async def _open(self) -> bool:
         """Wait until the phases are done and the registry's gate is open. False: it stayed shut for too long."""
-        waited, pause = 0.0, min(_FIRST_PAUSE, self._shut_seconds)
+        waited, pause, mend = 0.0, min(_FIRST_PAUSE, self._shut_seconds), False
         while True:
-            why = await asyncio.to_thread(self._look_again, mend=waited > 0)
-            if why is None:
+            shut, waited = await self._tell(waited, mend=mend)
+            if shut is None:
                 if self.shut:
                     self.log.warning("open again", after_seconds=f"{waited:.1f}")
                 self.shut = ""
                 return True
-            if why.message != self.shut:
-                self.shut = why.message
-                hint = f"nothing is done meanwhile; it is tried again, after {self._shut_seconds:g} s this worker ends"
-                say = self.log.error if isinstance(why, rouse.RousalFailed) else self.log.warning
-                say("shut", why=why.message, hint=hint)
+            self._say(shut)
             if waited >= self._shut_seconds or self._stopping():
-                self.gone = f"its gate was shut for {waited:.1f} s: {why.message}"
+                self.gone = f"its gate was shut for {waited:.1f} s: {shut.why}"
                 return False
             self._now.clear()
+            began = self._loop.time()
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._now.wait(), pause)
-            waited += pause  # not by a clock: a snapshot that slept for an hour has its whole time yet
-            pause = min(pause * 2, _LONGEST_PAUSE, max(self._shut_seconds - waited, 0.001))
+            waited += min(self._loop.time() - began, pause)  # a snapshot that slept for an hour has its whole time yet
+            pause, mend = min(pause * 2, _LONGEST_PAUSE, max(self._shut_seconds - waited, 0.001)), True
 
-    def _look_again(self, *, mend: bool) -> rouse.GateClosed | None:
+    def _say(self, shut: _Shut) -> None:
+        """Say that it is shut, once for each reason."""
+        if shut.why == self.shut:
+            return
+        self.shut = shut.why
+        hint = f"nothing is done meanwhile; it is tried again, after {self._shut_seconds:g} s this worker ends"
+        (self.log.error if shut.grave else self.log.warning)("shut", why=shut.why, hint=hint)
+
+    async def _tell(self, waited: float, *, mend: bool) -> tuple[_Shut | None, float]:
+        """Run what was left of the phases, in a thread. Return why the gate is shut, if it is, and how long it was by now.
+
+        Gives up a callback that does not return once the whole time is over, or soon after the worker was asked to stop.
+        The time is counted in polls, each by the loop's clock: what a freeze or a sleep adds to one of them does not count.
+        """
+        telling = self._loop.run_in_executor(self._thread, partial(self._look_again, mend=mend))
+        stopping, before = 0.0, waited
+        while True:
+            began = self._loop.time()
+            await asyncio.wait([telling], timeout=_POLL_SECONDS)
+            seconds = min(self._loop.time() - began, _MOST_COUNTED)
+            waited += seconds
+            if telling.done():
+                return telling.result(), waited
+            shut = _Shut(f"{self._registry.calling or 'the look at the clocks'} has not returned", grave=True)
+            if waited - before >= _SLOW_SECONDS:
+                self._say(shut)
+            stopping += seconds if self._stopping() else 0.0
+            if waited >= self._shut_seconds or stopping >= _SLOW_SECONDS:
+                telling.cancel()  # nobody can stop the thread, and nobody waits for it
+                return shut, waited
+
+    def _look_again(self, *, mend: bool) -> _Shut | None:
         """Return why the gate is shut, or None. In a thread: an author's callbacks may take their time."""
         try:
             if mend:
                 self._registry.mend()
             self._watcher.check()
             self._registry.pass_gate()
-        except rouse.GateClosed as shut:
-            return shut
+        except rouse.GateClosed as closed:
+            return _Shut(closed.message, grave=isinstance(closed, rouse.RousalFailed))
+        except Exception as error:  # noqa: BLE001 - whatever it is, the worker says it and does not act
+            return _Shut(f"the look at the clocks failed: {error!r}", grave=True)
         return None
 
     async def prove(self) -> bool:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets as entropy
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from torpor import clock, rouse
@@ -38,6 +37,7 @@ from torpor.worker.renewals import Held, Renewals
 from torpor.worker.standing import SHUT_SECONDS, Standing
 from torpor.worker.streams import Streams
 from torpor.worker.threads import Threads
+from torpor.worker.ticking import tick
 from torpor.worker.tracing import stretch_of, tracing
 
 if TYPE_CHECKING:
@@ -330,35 +330,7 @@ class Worker:
                 await asyncio.sleep(TICK_SECONDS / 4)
 
     async def _tick(self) -> None:
-        while True:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self.look_now.wait(), TICK_SECONDS)
-            self.look_now.clear()
-            stands = self.standing.look() or await self.standing.restore()
-            if (
-                not stands or not await self.standing.prove()
-            ):  # an idle one has no other way to learn that it was given up
-                self.log.error("fenced", why=self.standing.gone)
-                for executor in list(self.executors.values()):
-                    executor.lost(self.standing.gone)
-                self._wake.set()
-                return
-            try:
-                await self._look_around()
-            except StoreError as error:
-                self.log.warning("the store has trouble", error=error.message)
-
-    async def _look_around(self) -> None:
-        if len(self.executors) >= self.concurrency:
-            ready = await self.store.transact(lambda tx: tx.count_runs([State.READY], most=1))
-            self.others_wait = ready[State.READY] > 0
-        else:
-            self.others_wait = False
-        now = self.loop.time()
-        for executor in self.executors.values():  # hints may be lost; this is the poll behind them (G7, G12)
-            if executor.progress.waits or now - executor.born > TICK_SECONDS:
-                self.look_at(executor)
-        await asyncio.to_thread(self.store.tend)
+        await tick(self, TICK_SECONDS)
 
     # drain
 

@@ -1,0 +1,121 @@
+"""Where a host speaks: one worker at one place, and an answer to every line."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+import pytest
+
+from torpor.errors import UsageError
+from torpor.worker.snapshot_door import answering
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture
+def door() -> Iterator[Path]:
+    """Return a place for a socket: a path must be short there."""
+    with TemporaryDirectory() as folder:
+        yield Path(folder) / "door"
+
+
+async def said(door: Path, line: bytes) -> str:
+    """Say a line, and return the answer."""
+    reader, writer = await asyncio.open_unix_connection(str(door))
+    writer.write(line)
+    answer = await reader.readline()
+    writer.close()
+    return answer.decode().strip()
+
+
+def mode(door: Path) -> int:
+    """Return who may speak there."""
+    return door.stat().st_mode & 0o777
+
+
+def taken(door: Path) -> None:
+    """Take the path away from whoever listens there."""
+    door.unlink()
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind(str(door))
+
+
+def test_two_workers_do_not_listen_at_one_place(door: Path) -> None:
+    """The second one is told so; the first one's place is not taken."""
+
+    async def check() -> None:
+        async with answering(str(door), lambda: None):
+            with pytest.raises(UsageError, match="another process listens there"):
+                await answering(str(door), lambda: None).__aenter__()
+            assert await said(door, b"none\n") == "open"
+
+    asyncio.run(check())
+    assert not door.exists()
+
+
+def test_the_place_of_one_that_is_gone_is_taken(door: Path) -> None:
+    """A worker that was killed leaves its socket behind. Only its user may speak."""
+    with socket.socket(socket.AF_UNIX) as gone:
+        gone.bind(str(door))
+
+    async def check() -> None:
+        async with answering(str(door), lambda: None):
+            assert mode(door) == 0o600
+            assert await said(door, b"none\n") == "open"
+
+    asyncio.run(check())
+
+
+def test_what_is_no_socket_stays(door: Path) -> None:
+    """A file in the way is not removed."""
+    door.write_text("kept", encoding="utf-8")
+
+    async def check() -> None:
+        with pytest.raises(UsageError, match="cannot be listened at"):
+            await answering(str(door), lambda: None).__aenter__()
+
+    asyncio.run(check())
+    assert door.read_text(encoding="utf-8") == "kept"
+
+
+def test_the_end_removes_no_other_ones_socket(door: Path) -> None:
+    """Somebody took the path away and listens there now."""
+
+    async def check() -> None:
+        async with answering(str(door), lambda: None):
+            taken(door)
+
+    asyncio.run(check())
+    assert door.is_socket()
+
+
+@pytest.mark.parametrize("seconds", [b"nan", b"inf", b"-inf", b"-5", b"1e999", b"soon"])
+def test_a_time_that_cannot_have_passed_is_refused(door: Path, seconds: bytes) -> None:
+    """And nobody is told of a rousal."""
+
+    async def check() -> None:
+        async with answering(str(door), lambda: None):
+            assert (await said(door, b"after slept " + seconds + b"\n")).startswith("refused: before | none")
+
+    asyncio.run(check())
+
+
+@pytest.mark.parametrize("line", [b"", b"\n", b"before now\n", b"\xff\n", b"x" * 5000 + b"\n", b"x" * 5000])
+def test_what_is_no_line_is_answered(door: Path, line: bytes) -> None:
+    """Also one that is too long, with an end or without."""
+
+    async def check() -> None:
+        async with answering(str(door), lambda: None):
+            reader, writer = await asyncio.open_unix_connection(str(door))
+            writer.write(line)
+            if not line:
+                writer.write_eof()
+            assert (await reader.readline()).startswith(b"refused: ")
+            writer.close()
+
+    asyncio.run(check())
