@@ -215,6 +215,61 @@ def test_an_event_inside_a_callback_is_told_after_the_present_one() -> None:
     ]  # fmt: skip
 
 
+def test_who_only_notices_leaves_the_callbacks_to_the_next_who_looks() -> None:
+    """The life is over and the gate closed at once; nobody who looks or passes finds it open before they ran."""
+    for go_on in ("check", "pass_gate", "mend"):
+        registry, hand, calls = rouse.Registry(), ClocksByHand(), list[rouse.Rousal]()
+        registry.on_rousal(calls.append)
+        watchers = [rouse.Watcher(clocks=hand.clocks, registry=registry) for _ in range(2)]
+        life = rouse.incarnation()
+        hand.suspend(60)
+        noticed = watchers[0].notice()
+        assert noticed is not None
+        assert (calls, registry.is_open, rouse.incarnation() == life) == ([], False, False)
+        assert watchers[1].notice() == noticed, "it is the same event, and still nobody told of it"
+        assert calls == []
+        {"check": watchers[1].check, "pass_gate": registry.pass_gate, "mend": registry.mend}[go_on]()
+        assert (calls, registry.is_open) == ([noticed], True)
+
+
+def test_who_only_notices_hears_of_a_callback_that_failed() -> None:
+    """As everybody does who looks."""
+    registry, hand = rouse.Registry(), ClocksByHand()
+    registry.on_rousal(fail)
+    watcher = rouse.Watcher(clocks=hand.clocks, registry=registry)
+    hand.suspend(60)
+    assert watcher.notice() is not None
+    with pytest.raises(rouse.RousalFailed):
+        watcher.check()
+    with pytest.raises(rouse.RousalFailed):
+        watcher.notice()
+
+
+def test_nobody_waits_for_callbacks_to_register_or_to_take_back() -> None:
+    """Whoever ends while one hangs can let go of its own; what was taken back is not called any more."""
+    registry, hangs, leave, calls = rouse.Registry(), threading.Event(), threading.Event(), list[str]()
+
+    def hanging(_rousal: rouse.Rousal) -> None:
+        hangs.set()
+        leave.wait(PATIENCE_SECONDS)
+
+    registry.on_rousal(hanging)
+    later = registry.on_rousal(lambda _: calls.append("taken back"))
+    telling = threading.Thread(target=registry.tell, args=[made()])
+    telling.start()
+    try:
+        assert hangs.wait(PATIENCE_SECONDS)
+        ending = threading.Thread(target=later.take_back, daemon=True)
+        ending.start()
+        ending.join(PATIENCE_SECONDS / 4)
+        assert not ending.is_alive()
+        assert registry.calling.endswith("hanging in AUTHORITY")
+    finally:
+        leave.set()
+        telling.join(PATIENCE_SECONDS)
+    assert (calls, registry.calling) == ([], "")
+
+
 def test_a_watcher_tells_the_process_unless_it_is_given_another() -> None:
     """`rouse.on_rousal` hears what any watcher finds."""
     clocks, told = ClocksByHand(), list[rouse.Rousal]()
