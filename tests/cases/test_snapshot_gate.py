@@ -96,7 +96,7 @@ def test_a_snapshot_waits_until_what_acts_is_recorded(world: World, door: Path) 
     assert world.result(other) == 1
     assert len(world.outside.all("act")) == 3
     assert [call.said["kind"] for call in world.outside.all("roused")] == ["frozen"]
-    assert "event='quiet'" in worker.log
+    assert " quiet   hint=" in worker.log
 
 
 @pytest.mark.slow
@@ -136,7 +136,7 @@ def test_a_snapshot_that_was_not_taken_is_no_event(world: World, door: Path) -> 
     for number in range(1, 4):
         assert said(door, "before") == "ready"
         run = world.start("acts", 1)
-        world.until(partial(lambda number: worker.log.count("event='shut'") == number, number), "it looked in vain")
+        world.until(partial(lambda number: worker.log.count(" shut   why=") == number, number), "it looked in vain")
         assert world.outside.all("act") == world.outside.all("act")[: number - 1]
         assert said(door, "none") == "open"
         assert world.result(run) == 1
