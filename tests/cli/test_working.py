@@ -76,7 +76,7 @@ def test_run_stops_at_a_person_without_a_terminal(shell: Shell) -> None:
     """Exit code 5 with the command that decides; afterwards the same key goes on to the end."""
     done = shell.run("run", "shop.py", "sends", '"a1"', "--key", "k")
     assert done.code == 5
-    wait = re.search(r"hint: torpor approve (w-\S+)", done.err)
+    wait = re.search(r"hint: torpor run shop.py .*;   or torpor approve (w-\S+)", done.err)
     assert wait is not None
     assert shell.run("approve", wait[1], "--yes").code == 0
     again = shell.run("run", "shop.py", "sends", '"a1"', "--key", "k")
