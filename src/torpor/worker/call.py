@@ -36,5 +36,3 @@ class Call:
     intent_seq: int = 0
     running: asyncio.Future[Any] | None = None
     context: EffectContext | None = None
-    rousals: int = 0
-    """How many rousals its worker had heard of when the attempt began."""

@@ -203,7 +203,7 @@ class Progress:
         if definition is None:
             return
         context = call.context = context_of(self._executor, call) if definition.takes_context else None
-        self.attempts[request.key], call.rousals = call.attempt, self._worker.standing.rousals
+        self.attempts[request.key] = call.attempt
         done: Callable[[Any, BaseException | None], None] = partial(self._ended, call)
         trace, within = self._executor.trace, definition.within
         if trace is not None:
@@ -285,17 +285,8 @@ class Progress:
         self.again_or_failed(call, definition, error)
 
     def again_or_failed(self, call: Call, definition: Definition, error: BaseException) -> None:
-        """Try a failed call again later, or record that it failed for good.
-
-        At once and uncounted if this process slept or was frozen meanwhile: what the call held was of another life, and torpor
-        itself may have ended it (`rouse.adapt`). As after a takeover, then.
-        """
+        """Try a failed call again later, or record that it failed for good."""
         request = call.request
-        if call.rousals != self._worker.standing.rousals and not isinstance(error, UnstorableValue):
-            self.effects.going.pop(request.key, None)
-            self.attempts[request.key] = call.attempt - 1
-            self.retry(request.key)
-            return
         now = self._worker.now()
         again_at = definition.retry.again_at(
             attempt=call.attempt, error=type(error).__name__, now=now, spread=spread_of(request.key)
