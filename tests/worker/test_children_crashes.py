@@ -106,7 +106,8 @@ def test_each_child_is_started_and_joined_once(store: Store, moment: Moment) -> 
         async for crash in lab.every_crash(both, before=COUNTER.clear, places=KILLS):
             await once_each(crash)
             points.add(crash.what)
-        assert {"a delivery", "wait worker#1, wait worker#1", "consumed 2 children#1"} <= points, points
+        assert {"a delivery", "wait worker#1, wait worker#1"} <= points, points
+        assert any(point.startswith("consumed") for point in points), points  # both at once, or one by one
 
     on(store, moment, app, check)
 

@@ -58,7 +58,8 @@ def test_an_adapter_imports_nothing_and_sees_what_is_imported_later() -> None:
 
 @pytest.fixture
 def registered() -> Iterator[None]:
-    """`adapt()` is for the process: take it back."""
+    """`adapt()` is for the process: take it back; another test here may have started a worker, which calls it."""
+    trials.unregister()
     yield
     trials.unregister()
 
