@@ -299,7 +299,7 @@ def test_without_a_terminal_everything_is_told_once(desk: Shell) -> None:
     assert '\n  ✓ look_up order=88121   "order 88121: 40.00 dollars, paid"\n' in done.err
     assert "Let me see.\n" in done.err
     assert "\x1b" not in done.err
-    wait = re.search(r"torpor approve (w-\S+)", done.err)
+    wait = re.search(r"hint: .*torpor approve (w-\S+)", done.err)
     assert wait is not None
     assert desk.run("approve", wait[1], "--yes").code == 0
     again = desk.run("run", "support", "refund order 88121")
