@@ -86,6 +86,15 @@ def test_a_callback_that_fails_for_a_while(world: World, host_says: Callable[...
     assert " open again   " in worker.log
 
 
+def another_acts(world: World, run: int) -> None:
+    """Nobody has acted; let another worker go on in a sound process: it acts, once."""
+    assert world.outside.all("act") == []
+    world.outside.free("look", "roused")
+    world.worker("roused", name="w1")
+    world.result(run)
+    assert len(world.outside.all("act")) == 1
+
+
 @pytest.mark.slow
 def test_a_callback_that_fails_for_good(
     world: World, host_says: Callable[..., None], monkeypatch: pytest.MonkeyPatch
@@ -98,11 +107,7 @@ def test_a_callback_that_fails_for_good(
     assert worker.process.wait(PATIENCE_SECONDS) not in {0, None}
     assert re.search(r"its gate was shut for \d\.\d s: callback may_go_on failed in AUTHORITY", worker.log)
     assert "you are not the one" in worker.log
-    assert world.outside.all("act") == []
-    world.outside.free("look", "roused")
-    world.worker("roused", name="w1")
-    world.result(run)
-    assert len(world.outside.all("act")) == 1
+    another_acts(world, run)
 
 
 @pytest.mark.slow
@@ -117,11 +122,7 @@ def test_a_callback_that_never_returns(
     world.outside.next("roused")
     assert worker.process.wait(PATIENCE_SECONDS) not in {0, None}
     assert re.search(r"its gate was shut for \d\.\d s: callback may_go_on in AUTHORITY has not returned", worker.log)
-    assert world.outside.all("act") == []
-    world.outside.free("look", "roused")
-    world.worker("roused", name="w1")
-    world.result(run)
-    assert len(world.outside.all("act")) == 1
+    another_acts(world, run)
 
 
 @pytest.mark.slow
