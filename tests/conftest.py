@@ -11,6 +11,7 @@ import psycopg
 import pytest
 
 from tests.patience import PATIENCE_SECONDS
+from tests.rouse.adapters.unadapting import unadapt
 from tests.schemas import Schemas
 from tests.servers import server
 from tests.slowness import slow
@@ -50,6 +51,13 @@ def _slowness(request: pytest.FixtureRequest) -> None:
     """Draw for each test how slow the machine is, where it is slow at all."""
     if SLOW is not None:
         SLOW.again(request.node.nodeid)
+
+
+@pytest.fixture(autouse=True)
+def _adapted_by_nobody() -> Iterator[None]:
+    """Take back what a worker in this process did for all of it: another test's rousal would close everybody's connections."""
+    yield
+    unadapt()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -52,8 +52,8 @@ _LOST: WeakSet[Any] = WeakSet()
 """Clients whose connection is known to be dead."""
 _REVIVED: WeakSet[Any] = WeakSet()
 """Clients that were connected anew behind pydantic-ai's back, and are closed with the last run that uses them."""
-_SPEAKER, _ITS_NAME = "StreamableHTTPTransport", "session_id"
-"""The library's class that speaks HTTP, and where it keeps what the server calls the connection."""
+_SPEAKER, _ITS_NAME = ("mcp.client.streamable_http", "StreamableHTTPTransport"), "session_id"
+"""Where the library's class that speaks HTTP is, and where it keeps what the server calls the connection."""
 _LIVES: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
 """The incarnation in which a client was connected, or asked whether it lives."""
 _LOCKS: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
@@ -264,8 +264,9 @@ async def _doubt(server: MCPToolset[Any]) -> None:
         return
     _LOST.add(server.client)
     name = getattr(transport, f"_{_ITS_NAME}", None)
-    for each in gc.get_objects():  # kept where nobody else can reach it; it would say goodbye in that name
-        if type(each).__name__ == _SPEAKER and getattr(each, _ITS_NAME, None) == name:
+    speaks = getattr(sys.modules.get(_SPEAKER[0]), _SPEAKER[1], None)
+    for each in gc.get_referrers(speaks):  # kept where nobody else can reach it; it would say goodbye in that name
+        if type(each) is speaks and getattr(each, _ITS_NAME, None) == name:
             setattr(each, _ITS_NAME, None)
 
 

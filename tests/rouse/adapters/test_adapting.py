@@ -7,21 +7,19 @@ import http.client
 import importlib
 import random
 import socket
+import sqlite3
 import subprocess
 import sys
+import weakref
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from tests.patience import PATIENCE_SECONDS
-from tests.rouse.adapters import trials
 from torpor import rouse
 from torpor.rouse import adapters
 from torpor.rouse.adapters import dropping, waking
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 SLEPT = rouse.Rousal(
     rouse.Kind.SLEPT, 3600.0, ("by hand",), rouse.Incarnation("before"), rouse.Incarnation("after"), noticed_at=0
@@ -56,15 +54,6 @@ def test_an_adapter_imports_nothing_and_sees_what_is_imported_later() -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.fixture
-def registered() -> Iterator[None]:
-    """`adapt()` is for the process: take it back; another test here may have started a worker, which calls it."""
-    trials.unregister()
-    yield
-    trials.unregister()
-
-
-@pytest.mark.usefixtures("registered")
 def test_what_nobody_knows_is_refused_and_twice_is_once() -> None:
     """A typo in `adapt(client)` must not look like care."""
     with pytest.raises(TypeError, match="SimpleNamespace"):
@@ -116,6 +105,35 @@ def test_what_was_frozen_is_found() -> None:
         assert gc.get_freeze_count() > 0
     finally:
         gc.unfreeze()
+
+
+def test_only_what_is_looked_for_is_held() -> None:
+    """A look in a thread that kept a cursor alive would leave its statement open, and somebody's COMMIT would fail."""
+    connection, other = http.client.HTTPConnection("127.0.0.1"), SimpleNamespace(database=sqlite3.connect(":memory:"))
+    cursor = other.database.execute("PRAGMA journal_mode")
+    alive = weakref.ref(cursor)
+    looking = waking.Waking(SLEPT)
+    assert any(each is connection for each in looking.living((http.client.HTTPConnection,)))
+    del cursor
+    assert alive() is None
+    other.database.close()
+
+
+def test_a_subclass_is_found_and_one_that_is_to_be_left_alone_is_not() -> None:
+    """By whatever class it was asked for."""
+
+    class Own(http.client.HTTPConnection):
+        pass
+
+    class Lone(Own):
+        rouse_leaves_alone = True
+
+    own, lone = Own("127.0.0.1"), Lone("127.0.0.1")
+    looking = waking.Waking(SLEPT)
+    for kind in (http.client.HTTPConnection, Own):
+        found = [id(each) for each in looking.living((kind,))]
+        assert id(own) in found
+        assert id(lone) not in found
 
 
 def test_a_diverted_descriptor_leads_nowhere_and_the_other_holder_goes_on() -> None:

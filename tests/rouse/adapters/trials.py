@@ -18,6 +18,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from tests.patience import PATIENCE_SECONDS
+from tests.rouse.adapters.unadapting import unadapt
 from tests.rouse.copying import in_copy, raw_clone
 from torpor import rouse
 
@@ -200,17 +201,8 @@ def both(make: Callable[[int], Client], wire: Wire) -> Report:
     """The two trials, each with a client of its own."""
     client = make(wire.port)
     sleeping = slept(client, wire)
-    unregister()
+    unadapt()
     return {"slept": sleeping, "copied": copied(make(wire.port), wire)}
-
-
-def unregister() -> None:
-    """As if `adapt()` had not been called yet."""
-    from torpor.rouse import adapters
-
-    for each in adapters._registrations:  # noqa: SLF001 - nobody else wants that
-        each.take_back()
-    adapters._registrations.clear()  # noqa: SLF001 - the same
 
 
 def main() -> None:

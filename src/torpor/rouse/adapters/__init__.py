@@ -10,6 +10,7 @@ If an adapter fails, the others still do their work, and then the rousal fails: 
 from __future__ import annotations
 
 import sys
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -34,6 +35,8 @@ from . import (
 from .waking import Waking, take_care
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ..event import Rousal
     from ..registry import Registration
 
@@ -104,15 +107,26 @@ def wake(rousal: Rousal, registered: _Registered) -> None:
     """Let the adapters of one phase do their work."""
     waking = Waking(rousal)
     errors: list[Exception] = []
+    active: list[tuple[Adapter, tuple[type, ...]]] = []
     for adapter in registered.adapters:
-        if not any(library in sys.modules for library in adapter.LIBRARIES):
-            continue
-        try:
-            classes = adapter.classes()
+        if any(library in sys.modules for library in adapter.LIBRARIES):
+            with _noting(errors):
+                active.append((adapter, adapter.classes()))
+    if registered.everywhere:
+        waking.living(tuple(kind for _, classes in active for kind in classes))  # one look for all of them
+    for adapter, classes in active:
+        with _noting(errors):
             adapter.wake(waking, waking.living(classes) if registered.everywhere else waking.under_care(classes))
-        except Exception as error:  # noqa: BLE001 - raised below, after the others had their turn
-            errors.append(error)
     if errors:
         raise ExceptionGroup(f"adapters failed in {registered.phase.name}", errors)
     if registered.phase is Phase.CONNECTIONS:
         waking.all_dropped()
+
+
+@contextmanager
+def _noting(errors: list[Exception]) -> Iterator[None]:
+    """Put off an error until the other adapters had their turn."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001 - whoever put it off raises it
+        errors.append(error)

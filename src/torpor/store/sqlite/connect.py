@@ -108,9 +108,8 @@ def connect(path: str, *, durable: bool = True) -> Connection:
             factory=Connection,
             cached_statements=PREPARED,
         )
-        if not memory:
-            connection.execute("PRAGMA journal_mode=WAL")
-            connection.execute(f"PRAGMA wal_autocheckpoint={PAGES}")
-            connection.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
-        connection.execute("PRAGMA cache_size=-16000")
+        settings = [] if memory else ["journal_mode=WAL", f"wal_autocheckpoint={PAGES}"]
+        settings += [] if memory else [f"synchronous={'FULL' if durable else 'NORMAL'}"]
+        for setting in [*settings, "cache_size=-16000"]:  # to its end: a statement left open makes a COMMIT fail
+            connection.execute(f"PRAGMA {setting}").fetchall()
     return connection
