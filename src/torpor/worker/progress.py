@@ -10,6 +10,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from torpor import rouse
 from torpor.core.commit import NewMessage
 from torpor.core.effect import After, Safety, after_exception
 from torpor.core.ids import parse_run
@@ -17,7 +18,7 @@ from torpor.core.journal import Entry, Kind
 from torpor.core.replay import CallKind, shown
 from torpor.core.wait import Open, WaitKind
 from torpor.errors import NotDone, RateLimited, TorporError, UnstorableValue
-from torpor.worker import ahead, undoing
+from torpor.worker import ahead, roused, undoing
 from torpor.worker.acting import Effects, context_of, key_of, safety_of, span_of
 from torpor.worker.arrivals import Arrivals
 from torpor.worker.bodies import spread_of
@@ -203,7 +204,7 @@ class Progress:
         if definition is None:
             return
         context = call.context = context_of(self._executor, call) if definition.takes_context else None
-        self.attempts[request.key] = call.attempt
+        self.attempts[request.key], call.life = call.attempt, rouse.incarnation()
         done: Callable[[Any, BaseException | None], None] = partial(self._ended, call)
         trace, within = self._executor.trace, definition.within
         if trace is not None:
@@ -285,8 +286,10 @@ class Progress:
         self.again_or_failed(call, definition, error)
 
     def again_or_failed(self, call: Call, definition: Definition, error: BaseException) -> None:
-        """Try a failed call again later, or record that it failed for good."""
+        """Try a failed call again later, or record that it failed for good; at once after a rousal."""
         request = call.request
+        if roused.made_again(self._executor, call, error):
+            return
         now = self._worker.now()
         again_at = definition.retry.again_at(
             attempt=call.attempt, error=type(error).__name__, now=now, spread=spread_of(request.key)

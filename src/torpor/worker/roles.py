@@ -73,6 +73,7 @@ class Progress(Protocol):
 
     attempts: dict[str, int]
     pending: list[Call]
+    steps: dict[str, Call]
     waiting: dict[str, Open]
 
     @property

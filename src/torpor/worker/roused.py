@@ -1,0 +1,53 @@
+"""What fails across a rousal is made again, as after a takeover, and that attempt is not counted.
+
+A call that was under way while its process slept, was frozen or was copied holds what is of another life: the other side has
+hung up, its time is over, or torpor itself let its connection go (`rouse.adapt`). Its error says nothing about what it asked.
+A killed worker's call would be made again by whoever takes its run over, so one that merely slept is no worse off.
+
+Only what may be made again is: a step, and an effect whose safety, or whose `verify`, says so. A `once` effect that raised is
+a question for a person, as always (G4). In the new life the call waits until the phases are done and every lease was checked:
+before that a connection of the other life could be handed out to it. A second failure, in one life, is its own.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from torpor import rouse
+from torpor.core.replay import CallKind
+from torpor.errors import UnstorableValue
+
+if TYPE_CHECKING:
+    from torpor.worker.call import Call
+    from torpor.worker.roles import Executor
+
+
+def made_again(executor: Executor, call: Call, error: BaseException) -> bool:
+    """Whether this process was away since the attempt began; then the call is made again, as soon as the worker may act.
+
+    The loop may hear that a connection is dead before anything else tells that the machine slept: so the detectors are asked.
+    """
+    worker, progress, request = executor.worker, executor.progress, call.request
+    worker.standing.look()
+    if call.life == rouse.incarnation() or isinstance(error, UnstorableValue):
+        return False
+    worker.log.info("again after a rousal", run=executor.name, call=request.name, failed=type(error).__name__)
+    progress.attempts[request.key] = call.attempt - 1
+    if call.context is not None:
+        call.context.voice.ended(cancelled=True)  # what it said is taken back: it has no outcome
+    if request.kind is CallKind.STEP:
+        progress.steps[request.key] = call  # under way, so its run is not put away meanwhile
+        worker.outside.spawn(_when_restored(executor, call))
+    else:
+        progress.effects.going.pop(request.key, None)
+        progress.retry(request.key)  # by way of the gate, which waits
+    return True
+
+
+async def _when_restored(executor: Executor, call: Call) -> None:
+    standing, key = executor.worker.standing, call.request.key
+    if not (standing.look() or await standing.restore()):
+        return  # the worker is gone, and says so to all its runs
+    if not executor.ended and executor.progress.steps.get(key) is call:  # else cancelled, lost or put away meanwhile
+        executor.progress.retry(key)
+        executor.see_next()

@@ -1,0 +1,254 @@
+"""A call that fails because its process was away is made again, as after a takeover; a call that fails by itself is not."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.patience import PATIENCE_SECONDS
+from tests.rouse.clocks_by_hand import ClocksByHand
+from tests.worker.labs import on
+from torpor import NOT_DONE, App, Context, RunCancelled, RunFailed, rouse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.stores import Moment
+    from torpor.sdk.steps import EffectContext
+    from torpor.store.protocol import Store
+    from torpor.testing import Lab
+
+app = App()
+HELD: list[asyncio.Queue[asyncio.Future[str]]] = []
+ATTEMPTS: list[int] = []
+
+
+async def ask() -> str:
+    """Ask somebody; the test says how that ends."""
+    said: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    HELD[-1].put_nowait(said)
+    return await said
+
+
+async def asked() -> asyncio.Future[str]:
+    """Wait until somebody is asked, and return what the answer is to be put into."""
+    return await asyncio.wait_for(HELD[-1].get(), PATIENCE_SECONDS)
+
+
+@app.step
+async def reads(it: EffectContext) -> str:
+    """Ask, and no harm is done if it is asked again."""
+    ATTEMPTS.append(it.attempt)
+    return await ask()
+
+
+@app.effect(safety="keyed")
+async def pays(it: EffectContext) -> str:
+    """Ask somebody who knows the key."""
+    ATTEMPTS.append(it.attempt)
+    return await ask()
+
+
+async def looks(_key: str) -> object:
+    """Say that nothing happened."""
+    return NOT_DONE
+
+
+@app.effect(safety="verify", verify=looks)
+async def writes(it: EffectContext) -> str:
+    """Ask somebody who can be asked what happened."""
+    ATTEMPTS.append(it.attempt)
+    return await ask()
+
+
+@app.effect
+async def sends() -> str:
+    """Ask somebody who knows nothing."""
+    return await ask()
+
+
+EFFECTS: dict[str, Any] = {"pays": pays, "writes": writes, "sends": sends}
+
+
+@app.flow
+async def calls(ctx: Context, name: str) -> str:
+    """Make one call, with no attempt but the first."""
+    if name == "reads":
+        return await ctx.step(reads)
+    return str(await ctx.effect(EFFECTS[name]))
+
+
+@pytest.fixture(autouse=True)
+def _afresh() -> Iterator[None]:
+    """Nobody was asked; and the process's registry is sound afterwards."""
+    HELD[:], ATTEMPTS[:] = [asyncio.Queue()], []
+    yield
+    rouse.mend()
+
+
+def asleep(worker: Any) -> None:
+    """Let the worker's machine sleep for a minute; nobody has noticed yet."""
+    clocks = ClocksByHand()
+    worker.standing._watcher = rouse.Watcher(  # noqa: SLF001 - in the middle of a life
+        rouse.Limits(tick_seconds=1.0), clocks=clocks.clocks, registry=worker.registry
+    )
+    clocks.suspend(60)
+
+
+@contextmanager
+def callback(call: Any) -> Iterator[None]:
+    """Have a callback of an author's among those of the process."""
+    registered = rouse.on_rousal(call, phase=rouse.Phase.RESEED)
+    try:
+        yield
+    finally:
+        registered.take_back()
+
+
+@pytest.mark.parametrize("name", ["reads", "pays", "writes"])
+@pytest.mark.parametrize("noticed", [False, True])
+def test_what_fails_across_a_rousal_is_called_again(store: Store, moment: Moment, name: str, *, noticed: bool) -> None:
+    """Once, at once and uncounted, whether a tick or the dead connection tells first."""
+
+    async def check(lab: Lab) -> None:
+        worker: Any = await lab.worker()
+        run = await lab.start(calls, name)
+        first = await asked()
+        asleep(worker)
+        if noticed:
+            worker.standing.look()
+        first.set_exception(ConnectionResetError("of another life"))
+        second = await asked()
+        second.set_exception(ConnectionResetError("of this life"))
+        with pytest.raises(RunFailed, match="of this life"):
+            await lab.result(run)
+        assert HELD[-1].empty()
+        assert ATTEMPTS == [1, 1]
+
+    on(store, moment, app, check)
+
+
+@pytest.mark.parametrize("name", ["reads", "pays"])
+def test_it_is_called_when_the_phases_are_done_and_not_before(store: Store, moment: Moment, name: str) -> None:
+    """Before that it would be given a connection of the other life. Meanwhile its run is kept, and the loop goes on."""
+    entered, leave = asyncio.Event(), threading.Event()
+
+    async def check(lab: Lab) -> None:
+        worker: Any = await lab.worker()
+        loop, acts_in = asyncio.get_running_loop(), []
+
+        def reseeds(_rousal: rouse.Rousal) -> None:
+            loop.call_soon_threadsafe(entered.set)
+            leave.wait(PATIENCE_SECONDS)
+            acts_in.append("reseeded")
+
+        with callback(reseeds):
+            run = await lab.start(calls, name)
+            first = await asked()
+            asleep(worker)
+            first.set_exception(ConnectionResetError("of another life"))
+            await asyncio.wait_for(entered.wait(), PATIENCE_SECONDS)
+            assert HELD[-1].empty()
+            assert worker.executors
+            leave.set()
+            second = await asked()
+            assert acts_in == ["reseeded"]
+            assert worker.standing.ok()
+            second.set_result("answered")
+            assert await lab.result(run) == "answered"
+
+    on(store, moment, app, check)
+
+
+def test_what_was_cancelled_meanwhile_is_not_called(store: Store, moment: Moment) -> None:
+    """A step that waits for the phases is taken back like one that runs."""
+    entered, leave = asyncio.Event(), threading.Event()
+
+    async def check(lab: Lab) -> None:
+        worker: Any = await lab.worker()
+        loop = asyncio.get_running_loop()
+
+        def reseeds(_rousal: rouse.Rousal) -> None:
+            loop.call_soon_threadsafe(entered.set)
+            leave.wait(PATIENCE_SECONDS)
+
+        with callback(reseeds):
+            run = await lab.start(calls, "reads")
+            first = await asked()
+            asleep(worker)
+            first.set_exception(ConnectionResetError("of another life"))
+            await asyncio.wait_for(entered.wait(), PATIENCE_SECONDS)
+            (executor,) = worker.executors.values()
+            executor.progress.cancel_steps()  # what a cancel does, when it is heard in this very moment
+            await lab.cancel(run)
+            leave.set()
+            with pytest.raises(RunCancelled):
+                await lab.result(run)
+            assert HELD[-1].empty()
+
+    on(store, moment, app, check)
+
+
+def test_a_worker_that_stays_shut_leaves_it_to_another(store: Store, moment: Moment) -> None:
+    """Its callback fails until its time is over: whoever takes the run over makes the call."""
+
+    async def check(lab: Lab) -> None:
+        worker: Any = await lab.worker()
+        worker.standing._shut_seconds = 0.05  # noqa: SLF001 - no test waits a minute
+
+        def broken(_rousal: rouse.Rousal) -> None:
+            raise ValueError("no entropy")
+
+        with callback(broken):
+            run = await lab.start(calls, "reads")
+            first = await asked()
+            asleep(worker)
+            first.set_exception(ConnectionResetError("of another life"))
+            await asyncio.wait([worker._running])  # noqa: SLF001 - it ends by itself
+            assert "no entropy" in worker.standing.gone
+            assert HELD[-1].empty()
+        rouse.mend()
+        await lab.drain()
+        result = asyncio.ensure_future(lab.result(run))
+        (await asked()).set_result("answered")
+        assert await result == "answered"
+        assert HELD[-1].empty()
+
+    on(store, moment, app, check)
+
+
+def test_what_fails_in_one_life_fails(store: Store, moment: Moment) -> None:
+    """Also if its worker was away before it began."""
+
+    async def check(lab: Lab) -> None:
+        worker: Any = await lab.worker()
+        asleep(worker)
+        worker.standing.look()
+        run = await lab.start(calls, "reads")
+        (await asked()).set_exception(ConnectionResetError("of this life"))
+        with pytest.raises(RunFailed):
+            await lab.result(run)
+        assert HELD[-1].empty()
+
+    on(store, moment, app, check)
+
+
+def test_an_effect_that_may_have_acted_is_asked_about(store: Store, moment: Moment) -> None:
+    """It is `once`: nobody calls it again by itself (G4)."""
+
+    async def check(lab: Lab) -> None:
+        worker: Any = await lab.worker()
+        run = await lab.start(calls, "sends")
+        first = await asked()
+        asleep(worker)
+        first.set_exception(ConnectionResetError("of another life"))
+        await lab.settle()
+        (wait,) = await lab.waits(run)
+        assert "of another life" in wait.show["why"]
+        assert HELD[-1].empty()
+
+    on(store, moment, app, check)
