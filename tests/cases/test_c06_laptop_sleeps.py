@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.cases.apps.asking import PEER
 from tests.cases.laptop import Laptop
+from tests.cases.peer import Peer, answer
 from tests.worker.counter import COUNTER
-from torpor import App, Context, StepFailed, minutes
+from torpor import App, Context, StepFailed, clock, minutes, rouse
 from torpor.core.run import State
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
 HOURS = 3600.0
 POLL_SECONDS = 1.0
+LIMITS = rouse.Limits()
 app = App()
 _events: dict[str, asyncio.Event] = {}
 _over = threading.Event()
@@ -191,6 +194,28 @@ def test_a_dead_read_ends_by_its_timeout(world: World, step: str) -> None:
     assert len(reads) > 1 if step == "reads_blocking" else reads == [dead]
     assert world.run(run).takeovers == 0
     assert worker.stop() == 0
+
+
+@pytest.mark.slow
+def test_a_call_in_flight_is_made_again_after_a_freeze(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A real process stops inside a request. Its connection is of another life and is let go: asked again, nothing failed."""
+    with Peer() as peer:
+        monkeypatch.setenv(PEER, peer.url)
+        worker = world.worker("asking")
+        run = world.start("asking")
+        first = peer.next()
+        worker.freeze()
+        over_at = clock.monotonic() + LIMITS.tick_seconds + LIMITS.freeze_seconds + 0.5
+        world.until(lambda: clock.monotonic() > over_at, "it is frozen for longer than a pause of the machine may be")
+        worker.thaw()
+        second = peer.next()
+        assert first.recv(1) == b"", "the first was let go before the second came"
+        answer(second, "alive")
+        assert world.result(run) == "alive"
+        assert peer.quiet
+        assert "again after a rousal" in worker.log
+        assert [line.kind for line in world.journal(run) if line.kind in {"note", "failure"}] == []
+        assert worker.stop() == 0
 
 
 @pytest.mark.slow
