@@ -6,7 +6,9 @@ import asyncio
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from tests.patience import PATIENCE_SECONDS
+from tests.rouse.clocks_by_hand import ClocksByHand
 from tests.worker.counter import COUNTER
+from torpor import rouse
 from torpor.client import Client
 from torpor.engine.commit import commit
 from torpor.errors import StoreUnavailable
@@ -73,6 +75,14 @@ def on(
 
     COUNTER.clear()
     asyncio.run(main())
+
+
+def asleep(worker: Any) -> None:
+    """Let a worker's machine sleep for a minute; nobody has noticed yet."""
+    clocks = ClocksByHand()
+    limits = rouse.Limits(tick_seconds=1.0)
+    worker.standing._watcher = rouse.Watcher(limits, clocks=clocks.clocks, registry=worker.registry)  # noqa: SLF001 - in mid-life
+    clocks.suspend(60)
 
 
 def no_fault(_op: Any, _args: tuple[Any, ...]) -> Fault:

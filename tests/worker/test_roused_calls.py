@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.patience import PATIENCE_SECONDS
-from tests.rouse.clocks_by_hand import ClocksByHand
-from tests.worker.labs import on
+from tests.worker.labs import asleep, on
 from torpor import NOT_DONE, App, Context, RunCancelled, RunFailed, rouse
 
 if TYPE_CHECKING:
@@ -88,15 +87,6 @@ def _afresh() -> Iterator[None]:
     HELD[:], ATTEMPTS[:] = [asyncio.Queue()], []
     yield
     rouse.mend()
-
-
-def asleep(worker: Any) -> None:
-    """Let the worker's machine sleep for a minute; nobody has noticed yet."""
-    clocks = ClocksByHand()
-    worker.standing._watcher = rouse.Watcher(  # noqa: SLF001 - in the middle of a life
-        rouse.Limits(tick_seconds=1.0), clocks=clocks.clocks, registry=worker.registry
-    )
-    clocks.suspend(60)
 
 
 @contextmanager

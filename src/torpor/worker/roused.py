@@ -5,7 +5,8 @@ hung up, its time is over, or torpor itself let its connection go (`rouse.adapt`
 A killed worker's call would be made again by whoever takes its run over, so one that merely slept is no worse off.
 
 Only what may be made again is: a step, and an effect whose safety, or whose `verify`, says so. A `once` effect that raised is
-a question for a person, as always (G4). In the new life the call waits until the phases are done and every lease was checked:
+a question for a person, as always (G4). A call that spent something has said what of it stays spent and what comes next: an
+agent asks its model again by itself. In the new life the call waits until the phases are done and every lease was checked:
 before that a connection of the other life could be handed out to it. A second failure, in one life, is its own.
 """
 
@@ -29,7 +30,8 @@ def made_again(executor: Executor, call: Call, error: BaseException) -> bool:
     """
     worker, progress, request = executor.worker, executor.progress, call.request
     worker.standing.look()
-    if call.life == rouse.incarnation() or isinstance(error, UnstorableValue):
+    spent = call.context is not None and call.context.settles
+    if call.life == rouse.incarnation() or spent or isinstance(error, UnstorableValue):
         return False
     worker.log.info("again after a rousal", run=executor.name, call=request.name, failed=type(error).__name__)
     progress.attempts[request.key] = call.attempt - 1
