@@ -142,3 +142,18 @@ def test_a_start_without_a_prompt_is_refused(store: Store, moment: Moment, given
             assert (await client.start("counts", prompt)).created
 
     on(store, moment, app, check)
+
+
+@pytest.mark.parametrize("given", [None, 17, []])
+def test_a_schedule_without_a_prompt_is_refused(store: Store, moment: Moment, given: Any) -> None:
+    """Every run of it would fail. With a text it is made; a flow needs none."""
+
+    async def check(lab: Lab) -> None:
+        client = Client(lab.store)
+        with pytest.raises(UsageError, match=r"schedule nightly: counts is an agent, and .* is no prompt") as refused:
+            await client.create_schedule("nightly", "counts", "0 3 * * *", input=given)
+        assert "an input" in refused.value.hint
+        assert await client.schedules() == []
+        assert (await client.create_schedule("nightly", "counts", "0 3 * * *", input="count")).outcome == "created"
+
+    on(store, moment, app, check)

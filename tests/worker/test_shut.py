@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+import threading
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -264,6 +265,33 @@ def test_a_shut_worker_that_is_told_to_stop_ends(place: Place) -> None:
                 await until(lambda: process.worker.standing.shut)
         finally:
             failing.take_back()
+        assert "no entropy" in str(ends[0])
+
+    asyncio.run(check())
+
+
+def test_the_last_try_need_not_come_to_its_end(place: Place) -> None:
+    """Its callback has failed before; in the last try there is no time left for it: it ends for what failed."""
+    over = threading.Event()
+
+    class Slow(Reseeding):
+        def __call__(self, rousal: rouse.Rousal) -> None:
+            if self.calls:
+                over.wait(PATIENCE_SECONDS)
+            super().__call__(rousal)
+
+    async def check() -> None:
+        failing = rouse.on_rousal(Slow(), phase=rouse.Phase.RESEED)
+        ends: list[BaseException] = []
+        try:
+            async with at_work(place, shut_seconds=0.2, ends=ends) as (process, hand, working):
+                hand.suspend(60)
+                process.worker.look_now.set()
+                await asyncio.wait([working])
+        finally:
+            over.set()
+            failing.take_back()
+        assert "failed in RESEED" in str(ends[0])
         assert "no entropy" in str(ends[0])
 
     asyncio.run(check())

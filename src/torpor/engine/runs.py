@@ -97,9 +97,8 @@ def start(tx: Tx, wanted: Sequence[Start]) -> list[Started]:
 
 def start_asked(tx: Tx, wanted: Start) -> Started:
     """Start a run as somebody asks for it: of an agent, only with a prompt. Raises UsageError; then nothing is started."""
-    known = newest(tx.programs()).get(wanted.program)
-    if known is not None and known.source.endswith(AGENT):
-        _check_prompt(wanted)
+    if wanted.blob is None:
+        check_prompt(newest(tx.programs()).get(wanted.program), wanted.body)
     return start(tx, [wanted])[0]
 
 
@@ -179,13 +178,15 @@ def _check(one: Start, known: dict[str, ProgramRow]) -> None:
         raise UsageError(message)
 
 
-def _check_prompt(one: Start) -> None:
+def check_prompt(program: ProgramRow | None, body: bytes) -> None:
     """Raise UsageError for what can be no agent's prompt: a run of it would fail, and nothing could mend that."""
-    given = values.plain(one.body) if one.blob is None else ""
+    if program is None or not program.source.endswith(AGENT):
+        return
+    given = values.plain(body)
     if given is None or (not isinstance(given, str) and not (isinstance(given, list) and given)):
-        said = "no input" if given is None else f"{values.plain(one.body)!r:.60}"
-        message = f"{one.program} is an agent, and {said} is no prompt"
-        raise UsageError(message, hint=f"""a text: torpor start {one.program} '"please look into it"'; or a list""")
+        said = "no input" if given is None else f"{given!r:.60}"
+        message = f"{program.name} is an agent, and {said} is no prompt"
+        raise UsageError(message, hint=f"""a text: torpor start {program.name} '"please look into it"'; or a list""")
 
 
 def _bind_keys(tx: Tx, wanted: Sequence[Start], ids: Sequence[int]) -> dict[int, int]:

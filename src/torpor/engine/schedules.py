@@ -28,9 +28,10 @@ from torpor.errors import NotFound, UsageError
 from torpor.store.rows import ScheduleRow, SlotRow
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from torpor.store.protocol import Tx
+    from torpor.store.rows import ProgramRow
 
 log = logging.getLogger("torpor.schedules")
 
@@ -83,7 +84,7 @@ def register(tx: Tx, definitions: Sequence[Definition]) -> list[Registered]:
     """
     if not definitions:
         return []
-    now, programs = tx.now(), {row.name for row in tx.programs()}
+    now, programs = tx.now(), runs.newest(tx.programs())
     for one in definitions:
         _check(one, programs, now)
     rows = {one.name: _new(one, now) for one in definitions}
@@ -108,7 +109,7 @@ def register(tx: Tx, definitions: Sequence[Definition]) -> list[Registered]:
     return answers
 
 
-def _check(one: Definition, programs: set[str], now: int) -> None:
+def _check(one: Definition, programs: Mapping[str, ProgramRow], now: int) -> None:
     almanac.checked(one.name, one.rule, at=now)
     if one.program not in programs:
         message = f'schedule {one.name}: no program named "{one.program}"'
@@ -116,6 +117,10 @@ def _check(one: Definition, programs: set[str], now: int) -> None:
     if len(one.body) > BLOB_BYTES:
         message = f"schedule {one.name}: its input has {len(one.body):,} bytes, at most {BLOB_BYTES:,} are kept"
         raise UsageError(message, hint="give the runs a name or path, and let a step read it")
+    try:
+        runs.check_prompt(programs[one.program], one.body)
+    except UsageError as error:
+        raise UsageError(f"schedule {one.name}: {error.message}", hint="give the schedule an input: a text") from error
 
 
 def _new(one: Definition, now: int) -> ScheduleRow:
@@ -229,7 +234,7 @@ def fire(tx: Tx, plans: Sequence[Plan]) -> Fired:
     Each schedule's row is locked; one that another waker has locked is being done there (G8, G20).
     """
     rows = tx.get_schedules(sorted(one.row.name for one in plans), lock=True, skip_locked=True)
-    now, programs = tx.now(), {row.name for row in tx.programs()}
+    now, programs = tx.now(), runs.newest(tx.programs())
     valid = [one for one in plans if rows.get(one.row.name) == one.row and one.now <= now]
     taken, starting = list[Plan](), 0
     for one in valid:
