@@ -289,8 +289,9 @@ class Standing:
             stopping += seconds if self._stopping() else 0.0
             if waited >= self._shut_seconds or stopping >= _SLOW_SECONDS:
                 telling.cancel()  # nobody can stop the thread, and nobody waits for it
-                hasty = waited - before < _SLOW_SECONDS and self.shut
-                return (_Shut(self.shut, grave=True) if hasty else shut), waited  # what failed before is the better reason
+                if waited - before < _SLOW_SECONDS and self.shut:  # what failed before is the better reason
+                    shut = _Shut(self.shut, grave=True)
+                return shut, waited
 
     def _look_again(self, *, mend: bool) -> _Shut | None:
         """Return why the gate is shut, or None. In a thread: an author's callbacks may take their time."""
