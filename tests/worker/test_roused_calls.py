@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.patience import PATIENCE_SECONDS
-from tests.worker.labs import asleep, on
+from tests.worker.labs import FaultyStore, HeldAnswer, asleep, commits_of, on, once
 from torpor import NOT_DONE, App, Context, RunCancelled, RunFailed, rouse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from tests.stores import Moment
     from torpor.sdk.steps import EffectContext
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 app = App()
 HELD: list[asyncio.Queue[asyncio.Future[str]]] = []
 ATTEMPTS: list[int] = []
+RESEEDED: list[float] = []
+LOOKED: list[int] = []
+"""How many phases of RESEED were done when `verify` was asked."""
 
 
 async def ask() -> str:
@@ -54,6 +57,7 @@ async def pays(it: EffectContext) -> str:
 
 async def looks(_key: str) -> object:
     """Say that nothing happened."""
+    LOOKED.append(len(RESEEDED))
     return NOT_DONE
 
 
@@ -73,9 +77,15 @@ async def sends() -> str:
 EFFECTS: dict[str, Any] = {"pays": pays, "writes": writes, "sends": sends}
 
 
+@app.step
+async def begins() -> None:
+    """Come before a call."""
+
+
 @app.flow
 async def calls(ctx: Context, name: str) -> str:
     """Make one call, with no attempt but the first."""
+    await ctx.step(begins)
     if name == "reads":
         return await ctx.step(reads)
     return str(await ctx.effect(EFFECTS[name]))
@@ -84,9 +94,16 @@ async def calls(ctx: Context, name: str) -> str:
 @pytest.fixture(autouse=True)
 def _afresh() -> Iterator[None]:
     """Nobody was asked; and the process's registry is sound afterwards."""
-    HELD[:], ATTEMPTS[:] = [asyncio.Queue()], []
+    HELD[:], ATTEMPTS[:], RESEEDED[:], LOOKED[:] = [asyncio.Queue()], [], [], []
     yield
     rouse.mend()
+
+
+async def round_of_the_loop() -> None:
+    """Let the loop go round once."""
+    over = asyncio.get_running_loop().create_future()
+    over.get_loop().call_soon(over.set_result, None)
+    await over
 
 
 @contextmanager
@@ -122,19 +139,19 @@ def test_what_fails_across_a_rousal_is_called_again(store: Store, moment: Moment
     on(store, moment, app, check)
 
 
-@pytest.mark.parametrize("name", ["reads", "pays"])
+@pytest.mark.parametrize("name", ["reads", "pays", "writes"])
 def test_it_is_called_when_the_phases_are_done_and_not_before(store: Store, moment: Moment, name: str) -> None:
     """Before that it would be given a connection of the other life. Meanwhile its run is kept, and the loop goes on."""
     entered, leave = asyncio.Event(), threading.Event()
 
     async def check(lab: Lab) -> None:
         worker: Any = await lab.worker()
-        loop, acts_in = asyncio.get_running_loop(), []
+        loop = asyncio.get_running_loop()
 
-        def reseeds(_rousal: rouse.Rousal) -> None:
+        def reseeds(rousal: rouse.Rousal) -> None:
             loop.call_soon_threadsafe(entered.set)
             leave.wait(PATIENCE_SECONDS)
-            acts_in.append("reseeded")
+            RESEEDED.append(rousal.away_seconds)
 
         with callback(reseeds):
             run = await lab.start(calls, name)
@@ -146,10 +163,70 @@ def test_it_is_called_when_the_phases_are_done_and_not_before(store: Store, mome
             assert worker.executors
             leave.set()
             second = await asked()
-            assert acts_in == ["reseeded"]
+            assert len(RESEEDED) == 1
             assert worker.standing.ok()
             second.set_result("answered")
             assert await lab.result(run) == "answered"
+            assert [1] * (name == "writes") == LOOKED
+
+    on(store, moment, app, check)
+
+
+@pytest.mark.parametrize("name", ["reads", "pays"])
+def test_what_begins_then_waits(store: Store, moment: Moment, name: str) -> None:
+    """The answer to a commit from before is what lets it begin: it is under way, and not called."""
+    leave, faulty, answer = threading.Event(), FaultyStore(store), HeldAnswer()
+    faulty.fault = once(commits_of("outcome begins#1"), answer)
+
+    async def check(lab: Lab) -> None:
+        worker: Any = await lab.worker()
+        with callback(lambda _rousal: leave.wait(PATIENCE_SECONDS)):
+            run = await lab.start(calls, name)
+            await asyncio.wait_for(answer.reached.wait(), PATIENCE_SECONDS)
+            (executor,) = worker.executors.values()
+            asleep(worker)
+            assert not worker.standing.look()
+            answer.released.set()
+            while not (executor.progress.steps or executor.progress.effects.going):
+                await round_of_the_loop()
+            assert ATTEMPTS == []
+            leave.set()
+            said = await asked()
+            assert worker.standing.ok()
+            said.set_result("answered")
+            assert await lab.result(run) == "answered"
+            assert ATTEMPTS == [1]
+
+    on(faulty, moment, app, check)
+
+
+def test_an_effect_whose_gate_has_just_answered_asks_it_again(store: Store, moment: Moment) -> None:
+    """Somebody else's watch notices in that very moment: the answer is of another life (G2)."""
+    leave, asks = threading.Event(), list[str]()
+
+    async def check(lab: Lab) -> None:
+        worker: Any = await lab.worker()
+        ask = worker.gate.ask
+
+        def asked_at_gate(executor: Any, safety: Any, answer: Callable[[Any], None]) -> None:
+            def answered(verdict: Any) -> None:
+                asks.append(str(verdict))
+                if len(asks) == 1:
+                    asleep(worker)
+                    assert not worker.standing.look()
+                    loop.call_soon(leave.set)
+                answer(verdict)
+
+            ask(executor, safety, answered)
+
+        loop, worker.gate.ask = asyncio.get_running_loop(), asked_at_gate
+        with callback(lambda _rousal: leave.wait(PATIENCE_SECONDS)):
+            run = await lab.start(calls, "sends")
+            said = await asked()
+            assert len(asks) == 2
+            assert worker.standing.ok()
+            said.set_result("sent")
+            assert await lab.result(run) == "sent"
 
     on(store, moment, app, check)
 

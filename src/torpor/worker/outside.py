@@ -162,6 +162,8 @@ class Outside:
         else:
             gone = await self._gone(executor.run.id, int(executor.bodies.decode(left.body).get("worker", 0)))
         if gone and definition is not None and definition.verify is not None:
+            if not (self._worker.standing.look() or await self._worker.standing.restore()):
+                return  # the worker is gone, and says so to all its runs
             context = context_of(executor, call)
             try:
                 said = await self._call(definition.verify, context.key, *call.request.values["args"])

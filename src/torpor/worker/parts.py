@@ -14,9 +14,12 @@ if TYPE_CHECKING:
 
 
 class Effects(Protocol):
-    """The effects of a turn, to who asks `verify` for them or interrupts."""
+    """The effects of a turn, to who asks `verify` for them, interrupts, or holds them back."""
 
     going: dict[str, Call]
+
+    def ask_gate(self, call: Call) -> None:
+        """Ask whether the effect may start now."""
 
     def record_intent(self, request: Request, attempt: int) -> None:
         """Gather an intent."""

@@ -198,10 +198,10 @@ class Progress:
                 self._worker.outside.transactional(self._executor, call)
 
     def run(self, call: Call) -> None:
-        """Run the author's function."""
+        """Run the author's function, as soon as the worker may act."""
         request = call.request
         definition = request.definition
-        if definition is None:
+        if definition is None or roused.held(self._executor, call):
             return
         context = call.context = context_of(self._executor, call) if definition.takes_context else None
         self.attempts[request.key], call.life = call.attempt, rouse.incarnation()

@@ -1,4 +1,4 @@
-"""What fails across a rousal is made again, as after a takeover, and that attempt is not counted.
+"""Calls and rousals: what fails across one is made again, uncounted, and nothing begins before the worker may act.
 
 A call that was under way while its process slept, was frozen or was copied holds what is of another life: the other side has
 hung up, its time is over, or torpor itself let its connection go (`rouse.adapt`). Its error says nothing about what it asked.
@@ -6,8 +6,10 @@ A killed worker's call would be made again by whoever takes its run over, so one
 
 Only what may be made again is: a step, and an effect whose safety, or whose `verify`, says so. A `once` effect that raised is
 a question for a person, as always (G4). A call that spent something has said what of it stays spent and what comes next: an
-agent asks its model again by itself. In the new life the call waits until the phases are done and every lease was checked:
-before that a connection of the other life could be handed out to it. A second failure, in one life, is its own.
+agent asks its model again by itself. A second failure, in one life, is the call's own.
+
+Until the phases are done and every lease was checked, a call that begins would draw from generators and be handed connections
+of the other life. So it waits: a step here, an effect at its gate, which is asked once more.
 """
 
 from __future__ import annotations
@@ -37,19 +39,25 @@ def made_again(executor: Executor, call: Call, error: BaseException) -> bool:
     progress.attempts[request.key] = call.attempt - 1
     if call.context is not None:
         call.context.voice.ended(cancelled=True)  # what it said is taken back: it has no outcome
-    if request.kind is CallKind.STEP:
-        progress.steps[request.key] = call  # under way, so its run is not put away meanwhile
-        worker.outside.spawn(_when_restored(executor, call))
-    else:
-        progress.effects.going.pop(request.key, None)
-        progress.retry(request.key)  # by way of the gate, which waits
+    progress.effects.going.pop(request.key, None)
+    progress.retry(request.key)
     return True
 
 
-async def _when_restored(executor: Executor, call: Call) -> None:
-    standing, key = executor.worker.standing, call.request.key
-    if not (standing.look() or await standing.restore()):
+def held(executor: Executor, call: Call) -> bool:
+    """Whether a call may not begin yet. It begins as soon as the worker may act; until then it is under way."""
+    if executor.worker.standing.ok():
+        return False
+    if call.request.kind is CallKind.STEP:
+        executor.worker.outside.spawn(_begin(executor, call))
+    else:
+        executor.progress.effects.ask_gate(call)
+    return True
+
+
+async def _begin(executor: Executor, call: Call) -> None:
+    if not await executor.worker.standing.restore():
         return  # the worker is gone, and says so to all its runs
-    if not executor.ended and executor.progress.steps.get(key) is call:  # else cancelled, lost or put away meanwhile
-        executor.progress.retry(key)
+    if not executor.ended and executor.progress.steps.get(call.request.key) is call:  # else taken back meanwhile
+        executor.progress.run(call)
         executor.see_next()
