@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Any, NamedTuple
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
 import psycopg
@@ -21,14 +22,43 @@ from psycopg import errors
 from torpor.errors import SchemaMismatch, StoreCorrupt, StoreError, StoreUnavailable, UsageError
 from torpor.store.postgres.arrays import teach
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from psycopg.abc import PQGen
+
 type_of_row = tuple[Any, ...]
 Connection = psycopg.Connection[type_of_row]
+
+
+class Synced(psycopg.Pipeline):
+    """A pipeline whose last message is its Sync.
+
+    PostgreSQL counts how long a transaction is idle from a Sync on, and any message after that stops the count for good
+    (`PostgresMain`). psycopg asks for a Flush after the Sync of a pipeline that ends, so the server never ended a transaction
+    that one had left open: whoever was frozen in it kept its locks. The Sync has flushed already.
+    """
+
+    def _exit_gen(self) -> PQGen[None]:
+        try:
+            self._enqueue_sync()
+            yield from self._communicate_gen()
+        finally:
+            yield from self._fetch_gen(flush=False)
 
 
 class Own(psycopg.Connection[type_of_row]):
     """A connection of torpor's own. It is used again, or not, by rules of its own: a life lock's is never opened anew."""
 
     rouse_leaves_alone = True
+
+    @contextmanager
+    def pipeline(self) -> Iterator[psycopg.Pipeline]:
+        """Switch into pipeline mode; what is left open is idle from then on, and the server says for how long it may be."""
+        if self._pipeline is None:
+            self._pipeline = Synced(self)
+        with super().pipeline() as pipeline:
+            yield pipeline
 
 
 SCHEMA = "torpor"
@@ -64,6 +94,10 @@ _MEANINGS: dict[str, tuple[str, str]] = {
     "53100": ("has no disk space left", "free some space; nothing acknowledged is lost"),
     "53300": ("has no connection left", "raise max_connections, or start fewer workers"),
     "25006": ("is read-only", "connect to the primary, not to a replica"),
+    "25P03": (
+        "ended a transaction in which this process was silent",
+        "nothing of it was committed; was this process frozen?",
+    ),
     "3D000": ("does not exist", "createdb, then torpor migrate"),
     "28P01": ("refused the password", "check the URL"),
     "28000": ("refused this user", "check the URL and pg_hba.conf"),
