@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from torpor.errors import UsageError
 from torpor.store.migrate import newest
 from torpor.store.opening import open_store
 from torpor.store.postgres.connect import parse
-from torpor.store.sqlite import SqliteStore
+from torpor.store.sqlite import SqliteStore, connect
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -104,3 +105,52 @@ def test_a_schema_that_would_need_quoting_is_refused(schema: str) -> None:
     """It is put into statements as it is."""
     with pytest.raises(UsageError):
         parse(f"postgresql://h/d?schema={schema}")
+
+
+def test_a_new_file_that_others_switch_as_well_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQLite refuses one of those who switch it to a write-ahead log together: of four one failed in 3 of 100 tries."""
+    execute, refused = connect.Connection.execute, list[str]()
+
+    def refusing(self: connect.Connection, statement: str, *given: Any) -> sqlite3.Cursor:
+        if "journal_mode" in statement and len(refused) < 2:
+            refused.append(statement)
+            error = sqlite3.OperationalError("database is locked")
+            error.sqlite_errorcode = sqlite3.SQLITE_BUSY
+            raise error
+        return execute(self, statement, *given)
+
+    monkeypatch.setattr(connect.Connection, "execute", refusing)
+    store = open_store(str(tmp_path / "torpor.db"))
+    assert store.schema() == newest("sqlite")
+    assert len(refused) == 2
+    store.close_now()
+
+
+class Read(list[Any]):
+    """Rows that were read at a moment that is past."""
+
+    def fetchone(self) -> Any:
+        """Return the first."""
+        return self[0]
+
+
+@pytest.mark.parametrize("first", ["user_version", "sqlite_master"])
+def test_a_file_that_another_makes_meanwhile_is_torpors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: str
+) -> None:
+    """Its tables and its number are read one after the other; another process makes both in between, or before."""
+    path, execute = str(tmp_path / "torpor.db"), connect.Connection.execute
+
+    def between(self: connect.Connection, statement: str, *given: Any) -> Any:
+        found = execute(self, statement, *given)
+        if first not in statement:
+            return found
+        rows = Read(found.fetchall())
+        monkeypatch.undo()
+        open_store(path).close_now()
+        return rows
+
+    monkeypatch.setattr(connect.Connection, "execute", between)
+    store = open_store(path)
+    assert store.schema() == newest("sqlite")
+    store.close_now()

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 import sqlite3
+import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from torpor import clock
 from torpor.errors import SchemaMismatch, StoreCorrupt, StoreError, StoreUnavailable, UsageError
 from torpor.store.sqlite.together import PREPARED
 from torpor.store.sqlite.wal import PAGES
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 BUSY_SECONDS = 10.0
+_PAUSE_SECONDS = 0.002
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 TABLES = (
     *("meta", "programs", "tenants", "runs", "run_keys", "states", "leases", "journal", "waits", "inbox", "outbox"),
@@ -108,8 +111,26 @@ def connect(path: str, *, durable: bool = True) -> Connection:
             factory=Connection,
             cached_statements=PREPARED,
         )
-        settings = [] if memory else ["journal_mode=WAL", f"wal_autocheckpoint={PAGES}"]
-        settings += [] if memory else [f"synchronous={'FULL' if durable else 'NORMAL'}"]
-        for setting in [*settings, "cache_size=-16000"]:  # to its end: a statement left open makes a COMMIT fail
+        if not memory:
+            _write_ahead(connection)
+        more = [] if memory else [f"wal_autocheckpoint={PAGES}", f"synchronous={'FULL' if durable else 'NORMAL'}"]
+        for setting in [*more, "cache_size=-16000"]:  # to its end: a statement left open makes a COMMIT fail
             connection.execute(f"PRAGMA {setting}").fetchall()
     return connection
+
+
+def _write_ahead(connection: sqlite3.Connection) -> None:
+    """Switch a file to its write-ahead log, if it is not. Of several that come to a new file at once SQLite refuses some.
+
+    It needs the file for itself then, and does not wait for those who look at it, whatever `timeout` says.
+    """
+    ends_at = clock.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL").fetchall()
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or clock.monotonic() > ends_at:
+                raise
+            time.sleep(_PAUSE_SECONDS)
+        else:
+            return

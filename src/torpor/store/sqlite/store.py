@@ -273,8 +273,8 @@ class SqliteStore:
     def _schema(self) -> int:
         with translated(self.path):
             db = self._seat("writer").db
-            number = int(db.execute("PRAGMA user_version").fetchone()[0])
             present = {row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            number = int(db.execute("PRAGMA user_version").fetchone()[0])  # after: another process may make both now
             for table in present.intersection(TABLES):
                 if number == 0:
                     raise UsageError(f"{self.path} has a table {table} that is not torpor's", hint="name another file")
