@@ -41,7 +41,7 @@ format: $(READY) ## let ruff format the code and mend what it can
 
 test: check lab ## check, then every test; pytest has the last word
 	@$(BIN)/pytest -m alone
-	@$(BIN)/pytest -n 2 --maxschedchunk 16 -m "not alone" $(ARGS)
+	@$(BIN)/pytest -n 3 --maxschedchunk 16 -m "not alone" $(ARGS)
 
 pythons: ## the tests of rouse on every other CPython from 3.11: PYTHONS='/path/to/python3.13'
 	@scripts/pythons $(ARGS)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def made_again(executor: Executor, call: Call, error: BaseException) -> bool:
-    """Whether this process was away since the attempt began; then the call is made again, as soon as the worker may act.
+    """Make a failed call again, as soon as the worker may act, if this process was away since the attempt began; say whether.
 
     The loop may hear that a connection is dead before anything else tells that the machine slept: so the detectors are asked.
     """
@@ -45,7 +45,7 @@ def made_again(executor: Executor, call: Call, error: BaseException) -> bool:
 
 
 def held(executor: Executor, call: Call) -> bool:
-    """Whether a call may not begin yet. It begins as soon as the worker may act; until then it is under way."""
+    """Put off a call that may not begin yet, until the worker may act; say whether. Meanwhile it is under way."""
     if executor.worker.standing.ok():
         return False
     if call.request.kind is CallKind.STEP:
