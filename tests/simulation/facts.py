@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from tests.simulation.programs import TABLE
 from torpor.client import Client
 from torpor.core.ids import run_name
 from torpor.core.run import State
@@ -88,3 +89,18 @@ async def _ask(client: Client, facts: Facts) -> None:
                 if budget.of == ended.name:
                     ended.spent = round(budget.spent * 1_000_000)
     facts.doctor = await client.doctor(check=False)
+
+
+def make_table(tx: Any) -> None:
+    """Make the author's own table, for transactional effects, and take chance out of the store."""
+    statement = f"CREATE TABLE {TABLE} (tag text, n bigint)"
+    with tx.lend() as connection:
+        connection.execute(statement)
+    tx.put_meta("token_key", "00" * 32)  # which a store draws for itself: tokens of callbacks would differ
+
+
+def booked(tx: Any) -> Sequence[tuple[str, int]]:
+    """Return what is in it."""
+    with tx.lend() as connection:
+        found = connection.execute(f"SELECT tag, n FROM {TABLE} ORDER BY tag").fetchall()  # noqa: S608 - made here
+    return [(row[0], row[1]) for row in found]

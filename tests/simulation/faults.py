@@ -68,7 +68,10 @@ AT_TIMES = {
     "deaf": 2,
 }
 """Kinds that strike at a time."""
-KINDS = (*AT_MOMENTS, *AT_TIMES)
+DRAWN_LAST = {"callback": 1}
+"""Kinds that strike at a time, and are drawn for themselves, so that older seeds draw what they drew before."""
+KINDS = (*AT_MOMENTS, *AT_TIMES, *DRAWN_LAST)
+_SHARE_LAST = 0.2
 INSIDE = frozenset({"transactional", "inside"})
 """Where a kill inside the transaction is something else than one before it."""
 ACTING = frozenset({"kill before", "kill after", "freeze", "copy"})
@@ -92,7 +95,7 @@ class Fault(NamedTuple):
 
     def __str__(self) -> str:
         """Say it in a few words."""
-        when = f"at {self.nth / 10:.1f} s" if self.kind in AT_TIMES else f"at {self.moment} {self.nth}"
+        when = f"at {self.nth / 10:.1f} s" if self.kind not in AT_MOMENTS else f"at {self.moment} {self.nth}"
         return f"{self.kind} {when} ({self.amount:.1f}, {self.who})"
 
 
@@ -111,6 +114,14 @@ def draw(chance: random.Random, budget: int) -> list[Fault]:
         (moment,) = chance.choices(list(allowed), list(allowed.values()))
         found.append(Fault(kind, moment, 1 + int(chance.expovariate(0.25)), amount, who))
     return found
+
+
+def draw_last(chance: random.Random) -> list[Fault]:
+    """Draw one of the kinds that came later, in some worlds."""
+    if chance.random() > _SHARE_LAST:
+        return []
+    amount = chance.choice((0.2, 1.0, 4.0, 12.0)) * (0.5 + chance.random())
+    return [Fault(chance.choice(list(DRAWN_LAST)), "time", chance.randrange(1, 150), amount, chance.randrange(3))]
 
 
 def _may(kind: str, moment: str) -> bool:
@@ -180,7 +191,7 @@ class Budget:
         for fault in faults:
             if fault.kind in AT_MOMENTS:
                 self._left.setdefault(fault.moment, []).append(fault)
-        self.timed = [fault for fault in faults if fault.kind in AT_TIMES]
+        self.timed = [fault for fault in faults if fault.kind not in AT_MOMENTS]
         self._seen: Counter[tuple[str, int]] = Counter()
         self.struck: list[tuple[Fault, str]] = []
         """What struck, and at which moment."""

@@ -100,6 +100,8 @@ class History:
         self.found: set[tuple[str, int, int]] = set()
         """(process, run, head) of each commit that a process found out to have happened: it was under way, and is its own."""
         self.deaths: dict[str, int] = {}
+        self.shut: list[list[Any]] = []
+        """[place, place, process] of each worker that was shut, from its waking to its mending."""
 
     @property
     def place(self) -> int:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from tests.simulation.invariants_family import g12_descendants, g12_no_child, gate_of
 from tests.simulation.invariants_turns import g20_bounded, g20_order, g20_turns
 from tests.simulation.programs import approves, expected, said
+from tests.simulation.shut import g2_shut_is_shut
 from torpor.core.ids import wait_name
 from torpor.core.journal import RESOLVES, Kind
 from torpor.core.run import Flag, State
@@ -320,6 +321,7 @@ def _cancelled(world: World) -> Iterator[tuple[int, int]]:
 ALL: tuple[Callable[[World], list[str]], ...] = (
     g1_one_writer,
     g2_one_copy,
+    g2_shut_is_shut,
     g3_committed_is_kept,
     g3_spent_once,
     g4_once_is_once,

@@ -119,14 +119,14 @@ def draw(seed: int, *, small: bool = False) -> Plan:
         wanted.append(Wanted(Script(f"r{many}", [[_family(crowd, f"r{many}f")]]), at, senders=1))
         if crowd.random() < 0.8:
             operations.append(Operation("cancel", many, at + crowd.random() * 8))
-    budget = chance.choice((0, 1, 2, 3, 4, 5, 6, 8))
+    budget, last = chance.choice((0, 1, 2, 3, 4, 5, 6, 8)), random.Random(f"last {seed}")  # noqa: S311 - the same
     return Plan(
         seed=seed,
         workers=chance.choice((1, 2, 2, 3, 4)),
         wakers=chance.choice((1, 1, 2)),
         wanted=tuple(wanted),
         operations=tuple(operations),
-        faults=tuple(faults.draw(chance, budget)),
+        faults=(*faults.draw(chance, budget), *faults.draw_last(last)),
         lease_seconds=chance.choice((6.0, 9.0, 15.0)),
         server=chance.random() < 0.5,
         hints_lost=chance.choice((0.0, 0.05, 0.3, 1.0)),

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tests.simulation import invariants, programs
-from tests.simulation.facts import collect
+from tests.simulation import invariants, programs, shut
+from tests.simulation.facts import booked, collect, make_table
 from tests.simulation.faults import Budget
 from tests.simulation.history import History
 from tests.simulation.link import Database
@@ -38,7 +38,7 @@ from torpor.waker import Waker
 from torpor.worker.worker import Worker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from tests.simulation.faults import Fault
     from tests.simulation.link import Link
@@ -91,6 +91,8 @@ class World:
         self.outside.strike, self.outside.die = self._acting, lambda process: self._killed(process, "after it acted")
         self.workers: dict[str, Worker] = {}
         self.calm = False
+        self.mends: list[Callable[[], None]] = []
+        """What ends faults that have no end of their own."""
         self._count = 0
         self.broken: list[str] = []
         self.rested_at = 0
@@ -190,6 +192,7 @@ class World:
         )
         worker.renewing = Renewing
         worker.clocks, worker.registry = self.machines.clocks(process), rouse.Registry()
+        worker.shut_seconds = shut.SHUT_SECONDS
         worker._threads = Here(1, "none")  # noqa: SLF001 - nothing runs in a thread here
         self.workers[process.name] = worker
         process.create_task(self._run(process, worker.run()))
@@ -285,7 +288,7 @@ class World:
         if fault.kind in {"clock step", "restart", "deaf"}:
             self._struck(fault, "database")
             self._strike_database(fault)
-        elif fault.kind != "drain" or process.name in self.workers:
+        elif fault.kind not in {"drain", "callback"} or process.name in self.workers:
             self._struck(fault, process.name)
             self._strike_process(fault, process)
 
@@ -312,6 +315,8 @@ class World:
             case "host step":
                 for one in process.both():
                     one.stepped += length * (-1 if fault.who == 0 else 1)
+            case "callback":
+                shut.strike(self, fault, process)
             case "cut":
                 link.cut_until = self.machines.schedule.now + length
                 if self.database.server and link.life:
@@ -324,6 +329,8 @@ class World:
         self.calm = True
         self.history.note("world", "is calm")
         self.budget.end()
+        for mend in self.mends:
+            mend()
         database = self.database
         database.down_until = database.full_until = database.deaf_until = 0
         database.cursed.clear()
@@ -382,18 +389,3 @@ class World:
 def _count_states(tx: Tx) -> dict[str, int]:
     rows = tx.list_runs(RunFilter(limit=1000))
     return {state.word: sum(row.state is state for row in rows) for state in State}
-
-
-def make_table(tx: Any) -> None:
-    """Make the author's own table, for transactional effects, and take chance out of the store."""
-    statement = f"CREATE TABLE {programs.TABLE} (tag text, n bigint)"
-    with tx.lend() as connection:
-        connection.execute(statement)
-    tx.put_meta("token_key", "00" * 32)  # which a store draws for itself: tokens of callbacks would differ
-
-
-def booked(tx: Any) -> Sequence[tuple[str, int]]:
-    """Return what is in it."""
-    with tx.lend() as connection:
-        found = connection.execute(f"SELECT tag, n FROM {programs.TABLE} ORDER BY tag").fetchall()  # noqa: S608 - made here
-    return [(row[0], row[1]) for row in found]
