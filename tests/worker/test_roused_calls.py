@@ -12,6 +12,7 @@ import pytest
 from tests.patience import PATIENCE_SECONDS
 from tests.worker.labs import FaultyStore, HeldAnswer, asleep, commits_of, on, once
 from torpor import NOT_DONE, App, Context, RunCancelled, RunFailed, rouse
+from torpor.worker.roused import MOST_AGAIN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 app = App()
 HELD: list[asyncio.Queue[asyncio.Future[str]]] = []
 ATTEMPTS: list[int] = []
+LOOKS: list[Callable[[], object]] = []
+"""What happens in `verify`, the next times it is asked."""
 RESEEDED: list[float] = []
 LOOKED: list[int] = []
 """How many phases of RESEED were done when `verify` was asked."""
@@ -56,8 +59,10 @@ async def pays(it: EffectContext) -> str:
 
 
 async def looks(_key: str) -> object:
-    """Say that nothing happened."""
+    """Say that nothing happened; or what the test makes of it."""
     LOOKED.append(len(RESEEDED))
+    if LOOKS:
+        LOOKS.pop()()
     return NOT_DONE
 
 
@@ -94,7 +99,7 @@ async def calls(ctx: Context, name: str) -> str:
 @pytest.fixture(autouse=True)
 def _afresh() -> Iterator[None]:
     """Nobody was asked; and the process's registry is sound afterwards."""
-    HELD[:], ATTEMPTS[:], RESEEDED[:], LOOKED[:] = [asyncio.Queue()], [], [], []
+    HELD[:], ATTEMPTS[:], RESEEDED[:], LOOKED[:], LOOKS[:] = [asyncio.Queue()], [], [], [], []
     yield
     rouse.mend()
 
@@ -284,6 +289,45 @@ def test_a_worker_that_stays_shut_leaves_it_to_another(store: Store, moment: Mom
         (await asked()).set_result("answered")
         assert await result == "answered"
         assert HELD[-1].empty()
+
+    on(store, moment, app, check)
+
+
+def test_verify_is_asked_again_if_the_process_was_away_in_it(store: Store, moment: Moment) -> None:
+    """Its error is of another life, too; no person is asked."""
+
+    async def check(lab: Lab) -> None:
+        worker: Any = await lab.worker()
+
+        def is_away() -> None:
+            asleep(worker)
+            raise ConnectionResetError("of another life")
+
+        LOOKS.append(is_away)
+        run = await lab.start(calls, "writes")
+        (await asked()).set_exception(ConnectionResetError("of the life before"))
+        (await asked()).set_exception(ConnectionResetError("of this life"))
+        with pytest.raises(RunFailed, match="of this life"):
+            await lab.result(run)
+        assert len(LOOKED) == 3
+
+    on(store, moment, app, check)
+
+
+@pytest.mark.parametrize("name", ["reads", "pays", "writes"])
+def test_what_is_away_each_time_fails_in_the_end(store: Store, moment: Moment, name: str) -> None:
+    """A call that holds the interpreter's lock for seconds looks like a freeze whenever it is made: three times is enough."""
+
+    async def check(lab: Lab) -> None:
+        worker: Any = await lab.worker()
+        run = await lab.start(calls, name)
+        for _ in range(1 + MOST_AGAIN):
+            said = await asked()
+            asleep(worker)
+            said.set_exception(ValueError("its own"))
+        with pytest.raises(RunFailed, match="its own"):
+            await lab.result(run)
+        assert ATTEMPTS == [1] * (1 + MOST_AGAIN)
 
     on(store, moment, app, check)
 

@@ -8,6 +8,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from torpor import rouse
 from torpor.blobs.rows import unpack
 from torpor.core.lease import Proof
 from torpor.engine import cancels, effects, waits
@@ -17,6 +18,7 @@ from torpor.sdk.steps import CANNOT_TELL, NOT_DONE, Answer, done
 from torpor.store.protocol import Lane
 from torpor.worker.acting import context_of, span_of
 from torpor.worker.linger import LINGER_SECONDS
+from torpor.worker.roused import MOST_AGAIN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -162,15 +164,27 @@ class Outside:
         else:
             gone = await self._gone(executor.run.id, int(executor.bodies.decode(left.body).get("worker", 0)))
         if gone and definition is not None and definition.verify is not None:
-            if not (self._worker.standing.look() or await self._worker.standing.restore()):
+            key, arguments = context_of(executor, call).key, call.request.values["args"]
+            told = await self._ask(partial(self._call, definition.verify, key, *arguments))
+            if told is None:
                 return  # the worker is gone, and says so to all its runs
-            context = context_of(executor, call)
-            try:
-                said = await self._call(definition.verify, context.key, *call.request.values["args"])
-                answer, why = _answer(said), "its verify function cannot tell"
-            except Exception as raised:  # noqa: BLE001 - whatever the author's function raises, nobody knows now
-                why = f"its verify function raised {type(raised).__name__}: {raised}"
+            answer, why = told
         self._worker.loop.call_soon(self._verified, executor, call, answer, why, error)
+
+    async def _ask(self, verify: Callable[[], Coroutine[Any, Any, Any]]) -> tuple[Answer, str] | None:
+        """Return what `verify` says, asked again if this process was away in it; None if this worker is gone."""
+        standing = self._worker.standing
+        for left in reversed(range(1 + MOST_AGAIN)):
+            if not (standing.look() or await standing.restore()):
+                return None
+            life = rouse.incarnation()
+            try:
+                return _answer(await verify()), "its verify function cannot tell"
+            except Exception as raised:  # noqa: BLE001 - whatever the author's function raises, nobody knows now
+                standing.look()
+                if rouse.incarnation() == life or left == 0:
+                    return CANNOT_TELL, f"its verify function raised {type(raised).__name__}: {raised}"
+        raise AssertionError  # the last time returns
 
     def _verified(self, executor: Executor, call: Call, answer: Answer, why: str, error: BaseException | None) -> None:
         if not executor.ended:

@@ -55,6 +55,8 @@ class Progress:
         self.waiting: dict[str, Open] = {}
         self.pending: list[Call] = []
         self.attempts: dict[str, int] = {}
+        self.made_again: dict[str, int] = {}
+        """How often each was made again after a rousal, since it last failed by itself."""
 
     def fall_apart(self) -> None:
         """Let go of the parts, which refer to this and its executor: it is over, and nothing comes back.
@@ -290,6 +292,7 @@ class Progress:
         request = call.request
         if roused.made_again(self._executor, call, error):
             return
+        self.made_again.pop(request.key, None)
         now = self._worker.now()
         again_at = definition.retry.again_at(
             attempt=call.attempt, error=type(error).__name__, now=now, spread=spread_of(request.key)

@@ -72,6 +72,7 @@ class Progress(Protocol):
     """The calls of a turn, to the turn, to the effects, and to who does things beside the executor."""
 
     attempts: dict[str, int]
+    made_again: dict[str, int]
     pending: list[Call]
     steps: dict[str, Call]
     waiting: dict[str, Open]

@@ -6,7 +6,8 @@ A killed worker's call would be made again by whoever takes its run over, so one
 
 Only what may be made again is: a step, and an effect whose safety, or whose `verify`, says so. A `once` effect that raised is
 a question for a person, as always (G4). A call that spent something has said what of it stays spent and what comes next: an
-agent asks its model again by itself. A second failure, in one life, is the call's own.
+agent asks its model again by itself. A second failure, in one life, is the call's own; so is the fourth in a row, in whatever
+lives: a call that holds the interpreter's lock for seconds looks like a freeze each time.
 
 Until the phases are done and every lease was checked, a call that begins would draw from generators and be handed connections
 of the other life. So it waits: a step here, an effect at its gate, which is asked once more.
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
     from torpor.worker.roles import Executor
 
 
+MOST_AGAIN = 3
+"""So often in a row a call is made again without being counted."""
+
+
 def made_again(executor: Executor, call: Call, error: BaseException) -> bool:
     """Make a failed call again, as soon as the worker may act, if this process was away since the attempt began; say whether.
 
@@ -32,9 +37,11 @@ def made_again(executor: Executor, call: Call, error: BaseException) -> bool:
     """
     worker, progress, request = executor.worker, executor.progress, call.request
     worker.standing.look()
+    again = progress.made_again.get(request.key, 0) + 1
     spent = call.context is not None and call.context.settles
-    if call.life == rouse.incarnation() or spent or isinstance(error, UnstorableValue):
+    if call.life == rouse.incarnation() or spent or again > MOST_AGAIN or isinstance(error, UnstorableValue):
         return False
+    progress.made_again[request.key] = again
     worker.log.info("again after a rousal", run=executor.name, call=request.name, failed=type(error).__name__)
     progress.attempts[request.key] = call.attempt - 1
     if call.context is not None:
@@ -46,9 +53,10 @@ def made_again(executor: Executor, call: Call, error: BaseException) -> bool:
 
 def held(executor: Executor, call: Call) -> bool:
     """Put off a call that may not begin yet, until the worker may act; say whether. Meanwhile it is under way."""
-    if executor.worker.standing.ok():
+    standing, step = executor.worker.standing, call.request.kind is CallKind.STEP
+    if standing.ok() if step else standing.may_write():  # the last moment to see that this process was away
         return False
-    if call.request.kind is CallKind.STEP:
+    if step:
         executor.worker.outside.spawn(_begin(executor, call))
     else:
         executor.progress.effects.ask_gate(call)
