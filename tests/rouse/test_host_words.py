@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import socket
 from typing import TYPE_CHECKING
 
@@ -81,6 +82,13 @@ def test_a_word_whose_reading_broke_is_read_again(tmp_path: Path, monkeypatch: p
     assert finding is not None
     assert finding.notice == "host: generation 1"
     assert look(detector) is None
+
+
+def test_a_pipe_in_its_place_holds_nobody(tmp_path: Path) -> None:
+    """Nobody writes into it: a look that waited would hold a worker's last one for ever."""
+    path = tmp_path / "generation"
+    os.mkfifo(path)
+    assert look(HostFile(path)) is None
 
 
 @pytest.mark.parametrize("away", ["NaN", "Infinity", "-Infinity", "-5", "1e999", "1e300", "9" * 400])

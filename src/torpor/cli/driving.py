@@ -11,7 +11,9 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from torpor import clock
+from torpor.cli import children
 from torpor.cli.documents import iso
+from torpor.cli.options import settings
 from torpor.cli.spoken import moment
 from torpor.client import Client
 from torpor.engine.queries.spoken import plural
@@ -31,7 +33,8 @@ class Driver:
     def __init__(self, store: Store, app: App, **options: Any) -> None:
         """Wire them; nothing runs before `start`. `options` are the worker's, None for its own default."""
         os.environ.setdefault("PYDANTIC_AI_NO_BANNER", "1")  # which it would print into what a person reads
-        self.process = Process(store, app, **{name: value for name, value in options.items() if value is not None})
+        given = {name: value for name, value in options.items() if value is not None}
+        self.process = Process(store, app, **{"shut_seconds": settings().shut_seconds, **given})
         self.client = Client(store)
         self.interrupted = False
         self.acting: list[str] = []
@@ -52,6 +55,7 @@ class Driver:
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGINT, self._interrupt)
         loop.add_signal_handler(signal.SIGTERM, self.stop)
+        children.see_to_signals()
         working = self._working = loop.create_task(self.process.run())
         ready = loop.create_task(self.process.worker.ready.wait())
         await asyncio.wait([working, ready], return_when=asyncio.FIRST_COMPLETED)
