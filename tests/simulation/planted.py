@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
-from torpor import waker
+from torpor import rouse, waker
 from torpor.client import waking
 from torpor.core.effect import Gate, Resume
 from torpor.core.wait import next_delivery
@@ -20,7 +20,7 @@ from torpor.engine import commit, effects, family, follow_ups
 from torpor.store.rows import NewSignal
 from torpor.store.sqlite import hot
 from torpor.store.sqlite.tx import SqliteTx
-from torpor.worker import acting, consuming, gate
+from torpor.worker import acting, consuming, gate, standing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -155,6 +155,13 @@ PLANTED = (
         ("G20",),
         ((hot, "_NEXT", LEAST_URGENT),),
         7,
+    ),
+    Planted(
+        "worker",
+        "a callback that failed shuts nobody",
+        ("G2",),
+        ((standing.Standing, "_look_again", _always(None)), (rouse.Registry, "is_open", True)),
+        54,
     ),
     Planted("waker", "timers are not fired", ("G13",), ((waker, "SWEEPS", waker.SWEEPS[1:]),)),
     Planted("client", "what is sent again has no key", ("G7",), ((waking, "NewSignal", _without_key),), 131),
