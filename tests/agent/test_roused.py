@@ -27,7 +27,7 @@ def test_its_model_is_asked_again(store: Store, moment: Moment, model: str) -> N
     """Whether its answers have a price or not."""
     machines: list[Any] = []
 
-    def answers(_messages: list[ModelMessage], _info: AgentInfo) -> str:
+    def answers(_messages: list[ModelMessage], _asked: AgentInfo) -> str:
         if machines:
             asleep(machines.pop())
             raise ConnectionResetError("of another life")
