@@ -177,10 +177,9 @@ class Waker:
             log.warning("the store has trouble: %s", error.message)
             pause = TICK_SECONDS
         if pause > 0:
-            try:
-                await asyncio.wait_for(self._news.wait(), pause)
-            except TimeoutError:
-                return
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._news.wait()
 
     def _away(self) -> bool:
         """Whether this process was away since it was last asked, whoever noticed."""

@@ -227,6 +227,17 @@ def test_no_sleep_in_tests() -> None:
     assert found == []
 
 
+def test_no_cancel_is_lost() -> None:
+    """Python 3.11's `asyncio.wait_for` swallows a cancel that comes with what it waits for: `asyncio.timeout` does not."""
+    found = [
+        f"{module.path}:{node.lineno}"
+        for module in modules("src")
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Attribute) and node.attr == "wait_for"
+    ]
+    assert found == []
+
+
 def test_packages_with_one_room() -> None:
     """A database driver is known to one room only."""
     found = [

@@ -256,7 +256,8 @@ class Standing:
             self._now.clear()
             began = self._loop.time()
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._now.wait(), pause)
+                async with asyncio.timeout(pause):
+                    await self._now.wait()
             waited += min(self._loop.time() - began, pause)  # a snapshot that slept for an hour has its whole time yet
             pause, mend = min(pause * 2, _LONGEST_PAUSE, max(self._shut_seconds - waited, 0.001)), True
 

@@ -59,7 +59,8 @@ async def tick(worker: Ticking, every_seconds: float) -> None:
 async def _stands(worker: Ticking, every_seconds: float) -> bool:
     """Wait for the next tick, and return whether the worker may go on."""
     with suppress(TimeoutError):
-        await asyncio.wait_for(worker.look_now.wait(), every_seconds)
+        async with asyncio.timeout(every_seconds):
+            await worker.look_now.wait()
     worker.look_now.clear()
     stands = worker.standing.look() or await worker.standing.restore()
     return stands and await worker.standing.prove()

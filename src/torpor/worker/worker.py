@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets as entropy
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from torpor import clock, rouse
@@ -227,10 +228,9 @@ class Worker:
                 continue
             if self.until_idle and not self.executors and not taken and not await self._soon():
                 return
-            try:
-                await asyncio.wait_for(self._wake.wait(), TICK_SECONDS)
-            except TimeoutError:
-                continue
+            with suppress(TimeoutError):
+                async with asyncio.timeout(TICK_SECONDS):
+                    await self._wake.wait()
 
     async def _claim(self) -> int:
         most = CLAIM_CONTENDED if self.store.contended else CLAIM_AT_ONCE
