@@ -108,11 +108,12 @@ class Beside:
             self.asked.put_nowait(None)
 
         patch.setattr(Stream, "hold", held)
-        worker.on_event = self._on_event
+        self._stirs, worker.on_event = worker.on_event, self._on_event
 
-    def _on_event(self, what: str, _executor: Any, _state: Any) -> None:
+    def _on_event(self, what: str, executor: Any, state: Any) -> None:
         if what != "awake":
             self.left.put_nowait(what)
+        self._stirs(what, executor, state)
 
     def watched(self, fault: Callable[[Any, tuple[Any, ...]], Any]) -> Callable[[Any, tuple[Any, ...]], Any]:
         """Return a fault that also takes note of what is sent to streams between two commits."""
