@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
+from tests.patience import PATIENCE_SECONDS
 from tests.stores import raw
 from torpor import App, Context
 from torpor.client import Client
@@ -214,6 +215,19 @@ async def lost(lab: Lab, client: Client) -> str:
     return run
 
 
+async def let_go(lab: Lab, client: Client) -> str:
+    """The store refuses what its worker wants to record, and the worker lives."""
+    refuses = "CREATE TRIGGER refuses BEFORE INSERT ON journal BEGIN SELECT RAISE(ABORT, 'refused'); END"
+    worker = await lab.worker()
+    dropped = asyncio.Event()
+    worker.on_event = lambda what, *_: dropped.set() if what == "lost" else None
+    await lab.store.transact(lambda tx: raw(tx).execute(refuses))
+    run = (await client.start("echo", "hello")).run_id
+    await asyncio.wait_for(dropped.wait(), PATIENCE_SECONDS)
+    await lab.store.transact(lambda tx: raw(tx).execute("DROP TRIGGER refuses"))
+    return run
+
+
 async def overdue(lab: Lab, client: Client) -> str:
     """No waker comes."""
     run = await settled(lab, client, "naps")
@@ -248,6 +262,7 @@ SCENES: dict[str, Callable[[Lab, Client], Awaitable[str]]] = {
     "unreadable": unreadable,
     "its budget": lambda lab, client: settled(lab, client, "spends", budget=1),
     "a worker that is silent": lost,
+    "a worker that let it go": let_go,
     "a time": lambda lab, client: settled(lab, client, "naps"),
     "a time that is past": overdue,
     "a message": lambda lab, client: settled(lab, client, "hears"),

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
 
 from tests.patience import PATIENCE_SECONDS
-from tests.worker.labs import on
+from tests.worker.labs import FaultyStore, on, times
 from torpor import App, Context
 from torpor.engine import leases
+from torpor.engine.commit import commit
+from torpor.errors import NeedsPerson
 from torpor.worker.executor import Executor
 
 if TYPE_CHECKING:
-    import pytest
-
     from tests.stores import Moment
     from torpor.store.protocol import Store
     from torpor.testing import Lab
@@ -52,3 +54,35 @@ def test_a_defect_ends_one_stretch(store: Store, moment: Moment, monkeypatch: py
 
     on(store, moment, app, check)
     assert met == [1]
+
+
+@pytest.mark.parametrize("refusals", [1, 3])
+def test_what_the_store_refuses_is_tried_by_whoever_takes_over(store: Store, moment: Moment, refusals: int) -> None:
+    """The lease that was let go keeps the attempts apart: it is nobody's until its time is over. The third calls a person."""
+    faulty = FaultyStore(store)
+    faulty.fault = times(refusals, commit, OSError("refused"))
+
+    async def check(lab: Lab) -> None:
+        worker: Any = await lab.worker()
+        told: asyncio.Queue[str] = asyncio.Queue()
+        stirs = worker.on_event
+
+        def on_event(what: str, executor: Any, state: Any) -> None:
+            told.put_nowait(f"{executor.lease.epoch} {what}")
+            stirs(what, executor, state)
+
+        worker.on_event = on_event
+        run = await lab.start(counts, 3)
+        for epoch in range(1, refusals + 1):
+            seen = [await asyncio.wait_for(told.get(), PATIENCE_SECONDS) for _ in range(2)]
+            assert seen == [f"{epoch} awake", f"{epoch} lost"]
+            assert await lab.store.transact(leases.reap, {}, quiet_until=0) == []
+            moment.advance(46)
+            assert len(await lab.store.transact(leases.reap, {}, quiet_until=0)) == 1
+        if refusals == 1:
+            assert await lab.result(run) == 3
+            return
+        with pytest.raises(NeedsPerson):
+            await lab.result(run)
+
+    on(cast("Store", faulty), moment, app, check)

@@ -60,6 +60,8 @@ class Stream:
         self._view: bytes | None = None
         self._viewed_at = 0.0
         self._sent: _Sent | None = None
+        self._asked = False
+        """Whether it was asked to hold the commits, and has not built what is to be written."""
 
     # what is said
 
@@ -194,11 +196,19 @@ class Stream:
     # between two commits (streams.Speaking)
 
     def hold(self, quiet: Callable[[], None]) -> None:
-        """Let no commit of the run go meanwhile."""
-        self._executor.commits.hold(quiet)
+        """Let no commit of the run go meanwhile.
+
+        What is emitted while a commit is waited for asks again, every few tens of milliseconds: `build` takes it along.
+        Called back for each of these it would send the same parts as often, and the fence takes the second for a
+        copy's (G2).
+        """
+        if not self._asked:
+            self._asked = True
+            self._executor.commits.hold(quiet)
 
     def build(self) -> Said | None:
         """Return what is to be written between two commits; None if a commit is about to take it along."""
+        self._asked = False
         executor = self._executor
         said = None
         if not executor.ended and not self._flow:

@@ -40,7 +40,10 @@ class Speaking(Protocol):
     """A run's stream, as whoever writes it sees it."""
 
     def hold(self, quiet: Callable[[], None]) -> None:
-        """Let no commit of the run go before `said` or `unsaid`, and call `quiet` once none is under way."""
+        """Let no commit of the run go before `build` says None, or `said`, and call `quiet` once none is under way.
+
+        One that waits for that is asked again when more is emitted: then `quiet` is called once all the same.
+        """
 
     def build(self) -> Said | None:
         """Return what is to be written now; None if there is nothing any more: commits go on."""
