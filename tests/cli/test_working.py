@@ -8,6 +8,8 @@ import os
 import re
 import secrets
 import signal
+import socket
+import threading
 from typing import TYPE_CHECKING
 
 import psycopg
@@ -162,6 +164,30 @@ def test_dev_works_reloads_and_goes_on(shell: Shell, terminal: Callable[..., Ter
     dev.type(CTRL_C)
     code_at_end, rest = dev.end()
     assert (code_at_end, rest.splitlines()[-1]) == (130, "Nothing is open. No effect was in flight.")
+
+
+def test_dev_reloads_although_its_gate_is_shut(
+    shell: Shell, terminal: Callable[..., Terminal], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A callback fails for good: to mend it in the file is the way out."""
+    host, shop, looks_again = shell.folder / "host", shell.folder / "shop.py", threading.Event()
+    monkeypatch.setenv("ROUSE_HOST_SOCKET", str(host))
+    code = shop.read_text("utf-8")
+    failing = "\n\n@rouse.on_rousal\ndef may_go_on(rousal):\n    raise SystemExit('no network')\n"
+    shop.write_text(code.replace("import App,", "import App, rouse,") + failing, "utf-8")
+    dev = terminal("dev", "shop.py")
+    dev.until("wake when you come back.")
+    while not host.is_socket():
+        looks_again.wait(0.01)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as speaking:
+        speaking.sendto(json.dumps({"event": "2", "kind": "copied"}).encode(), str(host))
+    dev.until("callback may_go_on failed in AUTHORITY")
+    shop.write_text(code, "utf-8")
+    assert "its gate was shut" in dev.until("reloaded shop.py")
+    run = shell.ok("start", "double", "5")["run"]
+    dev.until(f"{run}  completed")
+    dev.type(CTRL_C)
+    assert dev.end()[0] == 130
 
 
 def test_ctrl_c_waits_for_an_effect(shell: Shell, terminal: Callable[..., Terminal]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import threading
@@ -125,6 +126,49 @@ def test_a_failing_callback_keeps_the_gate_closed_until_it_is_mended() -> None:
     assert calls == ["slept", "opened", "frozen", "opened"]
     assert first.check() is None
     assert registry.pass_gate() == rouse.incarnation()
+
+
+class Panic(BaseException):
+    """What a library in Rust raises."""
+
+
+@pytest.mark.parametrize("error", [Panic(), SystemExit(1), asyncio.CancelledError(), GeneratorExit()], ids=repr)
+def test_whatever_a_callback_raises_is_a_failure(error: BaseException) -> None:
+    """It comes from the callback, not from who runs it: the registry says so and can be mended."""
+    registry, raises = rouse.Registry(), [error]
+
+    @registry.on_rousal
+    def fails(_rousal: rouse.Rousal) -> None:
+        if raises:
+            raise raises.pop()
+
+    with pytest.raises(rouse.RousalFailed, match=f"fails failed in AUTHORITY .*{type(error).__name__}") as failed:
+        registry.tell(made())
+    assert failed.value.__cause__ is error
+    registry.mend()
+    assert registry.is_open
+
+
+def test_only_in_the_main_thread_an_interrupt_is_a_persons() -> None:
+    """In any other it is what the callback raised."""
+    registry, errors = rouse.Registry(), list[BaseException]()
+
+    @registry.on_rousal
+    def fails(_rousal: rouse.Rousal) -> None:
+        raise KeyboardInterrupt
+
+    def tell() -> None:
+        try:
+            registry.tell(made())
+        except BaseException as error:  # noqa: BLE001 - what it is, is the question
+            errors.append(error)
+
+    telling = threading.Thread(target=tell)
+    telling.start()
+    telling.join(PATIENCE_SECONDS)
+    assert [type(error) for error in errors] == [rouse.RousalFailed]
+    with pytest.raises(KeyboardInterrupt):
+        registry.mend()
 
 
 def test_taking_the_callback_back_mends_too() -> None:

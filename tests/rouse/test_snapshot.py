@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from tests.patience import PATIENCE_SECONDS
 from tests.rouse.clocks_by_hand import ClocksByHand
 from torpor import rouse
-from torpor.rouse import Kind, Phase, SnapshotHooks
+from torpor.rouse import Kind, Phase, RouseError, SnapshotHooks
 
 
 def test_before_runs_in_reverse_after_in_order_and_the_gate_is_closed_between() -> None:
@@ -181,3 +182,16 @@ def test_the_process_has_its_own_hooks() -> None:
     """Under the names of the convention."""
     assert rouse.register_before_snapshot.__self__ is rouse.before_snapshot.__self__  # type: ignore[attr-defined]
     assert rouse.register_after_restore.__self__ is rouse.after_restore.__self__  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("error", [SystemExit(1), asyncio.CancelledError(), OSError("full")], ids=repr)
+def test_whatever_a_function_raises_before_it_is_an_error(error: BaseException) -> None:
+    """Whoever takes the snapshot hears of it as of any other, and does not end by it."""
+    hooks = SnapshotHooks(rouse.Registry())
+
+    def fails() -> None:
+        raise error
+
+    hooks.register_before_snapshot(fails)
+    with pytest.raises(OSError if isinstance(error, OSError) else RouseError, match=type(error).__name__ + "|full"):
+        hooks.before_snapshot()

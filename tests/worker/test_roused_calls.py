@@ -144,6 +144,34 @@ def test_what_fails_across_a_rousal_is_called_again(store: Store, moment: Moment
     on(store, moment, app, check)
 
 
+@pytest.mark.parametrize("name", ["pays", "writes"])
+def test_a_worker_that_drains_leaves_it_to_the_next(store: Store, moment: Moment, name: str) -> None:
+    """Nothing begins in a drain; whoever takes the run over makes the call, though it has no second attempt."""
+
+    async def check(lab: Lab) -> None:
+        worker: Any = await lab.worker()
+        run = await lab.start(calls, name)
+        first = await asked()
+        (executor,) = worker.executors.values()
+        worker.stop()
+        while not executor.draining:
+            await round_of_the_loop()
+        asleep(worker)
+        first.set_exception(ConnectionResetError("of another life"))
+        await asyncio.wait([worker._running], timeout=PATIENCE_SECONDS)  # noqa: SLF001 - it ends by itself
+        assert HELD[-1].empty()
+        assert ATTEMPTS == [1]
+        await lab.drain()
+        assert await lab.state(run) == "ready"
+        result = asyncio.ensure_future(lab.result(run))
+        second = await asked()
+        second.set_result("answered")
+        assert await result == "answered"
+        assert [1, 2 if name == "writes" else 1] == ATTEMPTS  # as after any takeover: under an intent of its own
+
+    on(store, moment, app, check)
+
+
 @pytest.mark.parametrize("name", ["reads", "pays", "writes"])
 def test_it_is_called_when_the_phases_are_done_and_not_before(store: Store, moment: Moment, name: str) -> None:
     """Before that it would be given a connection of the other life. Meanwhile its run is kept, and the loop goes on."""

@@ -206,6 +206,39 @@ def test_a_shut_worker_does_nothing_until_it_is_mended(place: Place, caplog: pyt
     assert any("event='open again'" in line for line in said)
 
 
+class Panic(BaseException):
+    """What a library in Rust raises."""
+
+
+@pytest.mark.parametrize("error", [Panic("no entropy"), SystemExit("no"), asyncio.CancelledError()], ids=repr)
+def test_whatever_a_callback_raises_shuts_it(place: Place, error: BaseException) -> None:
+    """Also what is no `Exception`: it says which callback, tries again, and goes on once that succeeds."""
+    raises = [error, error]
+
+    def reseeds(_rousal: rouse.Rousal) -> None:
+        if raises:
+            raise raises.pop()
+
+    async def check() -> None:
+        failing = rouse.on_rousal(reseeds, phase=rouse.Phase.RESEED)
+        try:
+            async with at_work(place) as (process, hand, working):
+                standing = process.worker.standing
+                run = (await Client(place.open()).start("works")).run_id
+                await _events["entered"].wait()
+                hand.suspend(60)
+                assert not standing.look()
+                await until(lambda: standing.shut or working.done())
+                assert re.search(rf"callback .*reseeds failed in RESEED .*{type(error).__name__}", standing.shut)
+                _events["leave"].set()
+                assert await Client(place.open()).result(run) == ("done", 1)
+                assert standing.shut == ""
+        finally:
+            failing.take_back()
+
+    asyncio.run(check())
+
+
 def test_a_worker_that_stays_shut_ends_and_others_go_on(place: Place) -> None:
     """It says why; the run it held is another worker's at once, long before its lease would have ended (G13)."""
 

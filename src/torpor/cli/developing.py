@@ -20,11 +20,12 @@ from torpor import clock
 from torpor.cli.documents import iso, write
 from torpor.cli.driving import INTERRUPTED, Driver, last_words, log_to_stderr
 from torpor.cli.feed import Feed
+from torpor.cli.problems import tell
 from torpor.cli.screen import Screen
 from torpor.cli.spoken import clock_time
 from torpor.client import without_password
 from torpor.engine.queries.spoken import duration, plural
-from torpor.errors import UsageError
+from torpor.errors import StoreUnavailable, UsageError
 from torpor.runtime import load_app, opened
 
 if TYPE_CHECKING:
@@ -69,8 +70,6 @@ async def develop(place: str, url: str, name: str, out: IO[str], *, as_json: boo
     except Exception as error:
         if not reloaded:
             raise
-        from torpor.cli.problems import tell
-
         tell(error)
         return await _broken(place, watch, screen, as_json=as_json)
     fresh = not await asyncio.to_thread(_exists, url)
@@ -90,7 +89,12 @@ async def develop(place: str, url: str, name: str, out: IO[str], *, as_json: boo
         feed.release()
         os.environ[RELOADED] = await watch.until(working)
         driver.stop()
-        await working
+        try:
+            await working
+        except StoreUnavailable as ended:  # a gate that stayed shut: the next process has one of its own
+            if not os.environ[RELOADED] or driver.interrupted:
+                raise
+            tell(ended)
         await feed.finish()
         watch.close()
         if os.environ[RELOADED]:

@@ -39,6 +39,8 @@ class Driver:
         self.interrupted = False
         self.acting: list[str] = []
         """Runs whose effects acted when it was told to stop."""
+        self._waits = False
+        """Whether it was said for what it waits, and that Ctrl-C leaves at once."""
         self._working: asyncio.Task[None] | None = None
 
     @property
@@ -65,7 +67,7 @@ class Driver:
         return working
 
     def _interrupt(self) -> None:
-        if self.interrupted:
+        if self.interrupted or self._waits:
             sys.stderr.write("\nleft at once; what was in flight is settled when the run is taken up again\n")
             sys.stderr.flush()
             os._exit(INTERRUPTED)
@@ -77,14 +79,22 @@ class Driver:
 
     def stop(self) -> None:
         """Take no more runs, let effects end, give everything back."""
+        worker = self.process.worker
         if not self.acting:
-            executors = self.process.worker.executors.values()
-            self.acting = [e.name for e in executors if e.progress.effects.past_gate]
+            self.acting = [e.name for e in worker.executors.values() if e.progress.effects.past_gate]
+            shut = worker.ready.is_set() and not worker.standing.ok()
+            waiting = ""
             if self.acting:
-                names = ", ".join(self.acting)
-                sys.stderr.write(f"\nwaiting for an effect of {names} to end; Ctrl-C again leaves at once\n")
+                gate = " and for the gate, which is shut, to open" if shut else ""
+                waiting = f"an effect of {', '.join(self.acting)} to end{gate}"
+            elif shut and not worker.stopping.asked and (unsettled := worker.unsettled):
+                waiting = f"the gate, which is shut, to open, so that what {', '.join(unsettled)} did is recorded"
+            if waiting:
+                self._waits = True
+                again = " again" if self.interrupted else ""
+                sys.stderr.write(f"\nwaiting for {waiting}; Ctrl-C{again} leaves at once\n")
                 sys.stderr.flush()
-        self.process.worker.stop()
+        worker.stop()
 
     async def finish(self) -> None:
         """Stop and wait until everything was given back."""

@@ -263,11 +263,16 @@ class Registry:
                 hint="stop this process and start a new one, or mend the cause and call rouse.mend(): "
                 "callbacks after this one did not run",
             )
-            if isinstance(error, Exception):
-                raise self._failure from error
-            raise
+            if is_ctrl_c(error):
+                raise
+            raise self._failure from error
         finally:
             self.calling = ""
+
+
+def is_ctrl_c(error: BaseException) -> bool:
+    """Whether an error is a person's, who gets it in the main thread alone. All else is of whoever was called."""
+    return isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread()
 
 
 process_registry = Registry()

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from .errors import RouseError
 from .event import Finding, Kind
 from .phases import Phase
-from .registry import process_registry
+from .registry import is_ctrl_c, process_registry
 from .watcher import Watcher
 
 if TYPE_CHECKING:
@@ -65,11 +66,18 @@ class SnapshotHooks:
         A function may wait for another thread: it runs without the registry's lock, and others may look meanwhile.
 
         An error of a function goes through and those before it do not run: take no snapshot then, and call
-        `no_snapshot()`, which opens the gate.
+        `no_snapshot()`, which opens the gate. What is no `Exception`, such as `sys.exit` raises, comes as a RouseError.
         """
         self._registry.close_gate(SNAPSHOT)
         for func, args, kwargs in reversed(self._before):
-            func(*args, **kwargs)
+            try:
+                func(*args, **kwargs)
+            except BaseException as error:
+                if isinstance(error, Exception) or is_ctrl_c(error):
+                    raise
+                raise RouseError(
+                    f"{func!r} failed before a snapshot: {error!r}", hint="take no snapshot now"
+                ) from error
         with self._registry.lock:
             self._registry.heard.settle()  # an event of a moment ago is not the restore that comes
         self._watcher = Watcher(registry=self._registry)  # made last: the time that they took is no time away

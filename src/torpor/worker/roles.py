@@ -246,6 +246,8 @@ class Executor(Protocol):
     """The commit that was under way when it was chosen what is consumed."""
     spends: bool
     cancelling: bool
+    draining: bool
+    """Whether it is given back: nothing of it begins any more."""
     ended: bool
     trace: Stretch | None
 

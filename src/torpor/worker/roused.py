@@ -42,12 +42,14 @@ def made_again(executor: Executor, call: Call, error: BaseException) -> bool:
     if call.life == rouse.incarnation() or spent or again > MOST_AGAIN or isinstance(error, UnstorableValue):
         return False
     progress.made_again[request.key] = again
-    worker.log.info("again after a rousal", run=executor.name, call=request.name, failed=type(error).__name__)
+    said = "given back after a rousal" if executor.draining else "again after a rousal"
+    worker.log.info(said, run=executor.name, call=request.name, failed=type(error).__name__)
     progress.attempts[request.key] = call.attempt - 1
     if call.context is not None:
         call.context.voice.ended(cancelled=True)  # what it said is taken back: it has no outcome
     progress.effects.going.pop(request.key, None)
-    progress.retry(request.key)
+    if not executor.draining:  # else whoever takes the run over makes it, as after a takeover: no attempt is on record
+        progress.retry(request.key)
     return True
 
 

@@ -12,7 +12,8 @@ and what would be done at its end (connections closed, threads joined) is the or
 **Shut.** A callback that fails or does not return leaves the phases unfinished, a snapshot that is being taken closes the gate
 too, and a look that raises tells nothing. Then the worker commits nothing, claims nothing, begins no effect, and says so. It
 tries again, with pauses that grow, for `shut_seconds`, in which the time of the callbacks counts; then it is gone, with
-the reason, and its runs go on elsewhere (G2, G13; docs/decisions/0014).
+the reason, and its runs go on elsewhere (G2, G13; docs/decisions/0014). Asked to stop it goes on trying only while it drains
+and something would be lost (`stopping`).
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from torpor import clock, rouse
 from torpor.store.protocol import Lane
 from torpor.worker.lines import logger
+from torpor.worker.stopping import Stopping
 from torpor.worker.threads import Threads
 
 if TYPE_CHECKING:
@@ -40,8 +42,8 @@ _POLL_SECONDS, _MOST_COUNTED = 0.1, 1.0
 """How often it is asked whether a callback has returned. What a poll took beyond the second number is no time of ours: the
 process was frozen in it."""
 _SLOW_SECONDS = 1.0
-"""A callback that has not returned by then is named in the log, and one that was not over by then when the worker is
-asked to stop is not waited for."""
+"""A callback that has not returned by then is named in the log, and one that was not over by then when nothing is waited
+for any more is given up."""
 _LOCK_SECONDS = 0.02
 _NO_LIFE = ""
 """No incarnation is equal to it."""
@@ -66,12 +68,12 @@ class Standing:
         clocks: rouse.Clocks,
         registry: rouse.Registry = rouse.process_registry,
         shut_seconds: float = SHUT_SECONDS,
-        stopping: Callable[[], bool] = lambda: False,
+        stopping: Stopping | None = None,
         detectors: Sequence[rouse.Detector] | None = None,
     ) -> None:
         """Begin in the present incarnation, with the life lock just taken. `registry` is told of rousals found here.
 
-        Once the worker is `stopping` a shut gate is not waited for.
+        Once the worker is `stopping` a shut gate is waited for only as long as that says.
         """
         self._store = store
         self._life = life
@@ -79,7 +81,8 @@ class Standing:
         self._clocks = clocks
         self._registry = registry
         self._shut_seconds = shut_seconds
-        self._stopping = stopping
+        self._stopping = stopping or Stopping(0.0, lambda: False)
+        self._stopping.on_asked = self.try_now
         self._watcher = rouse.Watcher(limits, clocks=clocks, detectors=detectors, registry=registry)
         self._looked_at = self._two_clocks()
         self._pid = os.getpid()
@@ -98,6 +101,7 @@ class Standing:
         """Why this worker must never act again, or empty."""
         self.shut = ""
         """Why it may not act for now, since somebody looked in vain, or empty."""
+        self._said = ("", False)
         self.pausing = False
         """Whether a snapshot is about to be taken: nothing is claimed, no effect begins; what acted is still recorded."""
         self.rousals = 0
@@ -247,36 +251,44 @@ class Standing:
             if shut is None:
                 if self.shut:
                     self.log.warning("open again", after_seconds=f"{waited:.1f}")
-                self.shut = ""
+                self.shut, self._said = "", ("", False)
                 return True
             self._say(shut)
-            if waited >= self._shut_seconds or self._stopping():
+            if waited >= self._shut_seconds or self._stopping.over:
                 self.gone = f"its gate was shut for {waited:.1f} s: {shut.why}"
                 return False
             self._now.clear()
             began = self._loop.time()
             with suppress(TimeoutError):
-                async with asyncio.timeout(pause):
+                async with asyncio.timeout(min(pause, self._stopping.left)):
                     await self._now.wait()
             waited += min(self._loop.time() - began, pause)  # a snapshot that slept for an hour has its whole time yet
             pause, mend = min(pause * 2, _LONGEST_PAUSE, max(self._shut_seconds - waited, 0.001)), True
 
     def _say(self, shut: _Shut) -> None:
-        """Say that it is shut, once for each reason."""
-        if shut.why == self.shut:
+        """Say that it is shut, once for each reason, and once more when it is asked to stop."""
+        if (said := (shut.why, self._stopping.asked)) == self._said:
             return
-        self.shut = shut.why
-        hint = f"nothing is done meanwhile; it is tried again, after {self._shut_seconds:g} s this worker ends"
+        self.shut, self._said = shut.why, said
+        hint = f"nothing is done meanwhile; it is tried again, {self._until()}"
         (self.log.error if shut.grave else self.log.warning)("shut", why=shut.why, hint=hint)
+
+    def _until(self) -> str:
+        """Say how long it is tried again."""
+        if self._stopping.over:
+            return "but this worker is asked to stop, and ends"
+        if self._stopping.asked:
+            return f"but this worker is asked to stop, and ends in {self._stopping.left:.0f} s at the latest"
+        return f"after {self._shut_seconds:g} s this worker ends"
 
     async def _tell(self, waited: float, *, mend: bool) -> tuple[_Shut | None, float]:
         """Run what was left of the phases, in a thread. Return why the gate is shut, if it is, and how long it was by now.
 
-        Gives up a callback that does not return once the whole time is over, or soon after the worker was asked to stop.
+        Gives up a callback that does not return once the whole time or the drain is over, or soon after nothing is waited for.
         The time is counted in polls, each by the loop's clock: what a freeze or a sleep adds to one of them does not count.
         """
         telling = self._loop.run_in_executor(self._thread, partial(self._look_again, mend=mend))
-        stopping, before = 0.0, waited
+        over, before = 0.0, waited
         while True:
             began = self._loop.time()
             await asyncio.wait([telling], timeout=_POLL_SECONDS)
@@ -287,8 +299,8 @@ class Standing:
             shut = _Shut(f"{self._registry.calling or 'the look at the clocks'} has not returned", grave=True)
             if waited - before >= _SLOW_SECONDS:
                 self._say(shut)
-            stopping += seconds if self._stopping() else 0.0
-            if waited >= self._shut_seconds or stopping >= _SLOW_SECONDS:
+            over += seconds if self._stopping.over else 0.0
+            if waited >= self._shut_seconds or over >= _SLOW_SECONDS or self._stopping.left <= 0.0:
                 telling.cancel()  # nobody can stop the thread, and nobody waits for it
                 if waited - before < _SLOW_SECONDS and self.shut:  # what failed before is the better reason
                     shut = _Shut(self.shut, grave=True)
@@ -303,7 +315,7 @@ class Standing:
             self._registry.pass_gate()
         except rouse.GateClosed as closed:
             return _Shut(closed.message, grave=isinstance(closed, rouse.RousalFailed))
-        except Exception as error:  # noqa: BLE001 - whatever it is, the worker says it and does not act
+        except BaseException as error:  # noqa: BLE001 - whatever it is, the worker says it and does not act
             return _Shut(f"the look at the clocks failed: {error!r}", grave=True)
         return None
 

@@ -36,10 +36,12 @@ from torpor.worker.outside import Outside
 from torpor.worker.quiet import SNAPSHOT_SECONDS, Quiet
 from torpor.worker.renewals import Held, Renewals
 from torpor.worker.standing import SHUT_SECONDS, Standing
+from torpor.worker.stopping import Stopping
 from torpor.worker.streams import Streams
 from torpor.worker.threads import Threads
 from torpor.worker.ticking import tick
 from torpor.worker.tracing import stretch_of, tracing
+from torpor.worker.unsettled import unsettled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -104,7 +106,6 @@ class Worker:
         self.lingering: set[roles.Linger] = set()
         self.renewing: type[Renewals] = Renewals
         """What keeps the leases: a thread, or what takes its place where one thread does everything."""
-        self.drain_seconds = drain_seconds
         self.shut_seconds, self.snapshot_seconds = shut_seconds, snapshot_seconds
         self.clocks, self.registry = rouse.Clocks(), rouse.process_registry
         self.detectors: Sequence[rouse.Detector] | None = None
@@ -124,7 +125,8 @@ class Worker:
         self._tags = [*dict.fromkeys(tags)] if only_tags else ["", *dict.fromkeys(tags)]
         self._served: dict[int, Served] = {}
         self._wake = asyncio.Event()
-        self._stopping, self._tenant = False, 0
+        self.stopping = Stopping(drain_seconds, lambda: bool(self.unsettled))
+        self._tenant = 0
         self._time = (0, 0.0)
         self._threads = Threads(threads, "torpor-step")
         self._provider = tracer_provider
@@ -153,7 +155,7 @@ class Worker:
 
     async def _begin(self) -> None:
         own = self.detectors if self.clocks == rouse.Clocks() else None  # they are for the machine's clocks
-        about = self.registry, self.shut_seconds, lambda: self._stopping, own
+        about = self.registry, self.shut_seconds, self.stopping, own
         self.standing = Standing(self.store, self.life, rouse.Limits(tick_seconds=TICK_SECONDS), self.clocks, *about)
         self.standing.recheck, self.standing.on_copy, self.standing.log = self._recheck, self._end_copy, self.log
         self.committer = Committer(self.store, self.standing, lease_micros=clock.micros(self.lease_seconds))
@@ -187,7 +189,7 @@ class Worker:
 
     async def _end(self) -> None:
         for executor in list(self.executors.values()):
-            executor.lost("the worker ended")
+            executor.lost(self.standing.gone or "the worker ended")
         for close in self._closing:
             await asyncio.to_thread(close)
         letting_go = not self.standing.gone and not self.outside.acting
@@ -213,13 +215,13 @@ class Worker:
 
     def stop(self) -> None:
         """Take no more runs, drain, end. May be called from a signal's callback on the loop."""
-        self._stopping = True
+        self.stopping.ask()
         self._wake.set()
 
     # claiming
 
     async def _claim_loop(self) -> None:
-        while not self._stopping and not self.standing.gone:
+        while not self.stopping.asked and not self.standing.gone:
             self._wake.clear()
             taken = await self._claim()
             free = self.concurrency - len(self.executors)
@@ -235,7 +237,9 @@ class Worker:
     async def _claim(self) -> int:
         most = CLAIM_CONTENDED if self.store.contended else CLAIM_AT_ONCE
         free = min(self.concurrency - len(self.executors), most)
-        if free <= 0 or self.standing.pausing or (not self.standing.ok() and not await self.standing.restore()):
+        if free <= 0 or self.standing.pausing:
+            return 0
+        if not (self.standing.ok() or await self.stopping.unless_asked(self.standing.restore())):
             return 0
         micros = clock.micros(self.lease_seconds)
         try:
@@ -291,7 +295,7 @@ class Worker:
         self.on_event("lost", executor, State.RUNNING)
 
     def _forget(self, executor: roles.Executor) -> None:
-        if not self.room or self.until_idle or self._stopping:
+        if not self.room or self.until_idle or self.stopping.asked:
             self._wake.set()  # a worker with room has taken all that was ready; what comes is hinted at, and polled for
         if self.executors.get(executor.run.id) is executor:
             del self.executors[executor.run.id]
@@ -336,18 +340,32 @@ class Worker:
 
     async def _drain(self) -> None:
         """Give everything back: at once what can be, after its effects what acts, within `drain_seconds`."""
+        self.stopping.ask()
         if self.standing.gone:
             return
         for executor in list(self.executors.values()):
             executor.drain()
         try:
-            async with asyncio.timeout(self.drain_seconds):
+            async with asyncio.timeout(self.stopping.left):
                 while self.executors:
                     self._wake.clear()
                     await self._wake.wait()
         except TimeoutError:
+            await self._end_shut()
             names = [executor.name for executor in self.executors.values()]
-            self.log.warning("effects were still running at the end of the drain", runs=names)
+            if names and not self.standing.gone:
+                self.log.warning("effects were still running at the end of the drain", runs=names)
+
+    async def _end_shut(self) -> None:
+        """Let a shut gate, which is given up now, say why; but wait for no store that is away."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(TICK_SECONDS):
+                _ = self.standing.ok() or await self.standing.restore()
+
+    @property
+    def unsettled(self) -> list[str]:
+        """The runs of which something would be lost if this worker were gone now: what a drain waits for."""
+        return [executor.name for executor in self.executors.values() if unsettled(executor)]
 
     # services for executors
 

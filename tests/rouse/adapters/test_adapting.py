@@ -95,6 +95,14 @@ def test_a_failing_adapter_lets_the_others_do_their_work_and_fails_the_rousal() 
     assert done == ["sound"]
 
 
+def test_a_person_is_told_of_adapters_by_what_they_called() -> None:
+    """Not by how they are made: a worker's log names the callback that failed."""
+    rouse.adapt()
+    assert {each.name for each in adapters._registrations} == {"rouse.adapt()"}  # noqa: SLF001 - nothing else shows it
+    registry, (connections,) = rouse.Registry(), [each for each in adapters._PHASES if each.everywhere][:1]  # noqa: SLF001 - as above
+    assert repr(registry.on_rousal(connections, phase=connections.phase)) == "<rouse.adapt() in CONNECTIONS>"
+
+
 def test_what_was_frozen_is_found() -> None:
     """A server that forks its workers calls `gc.freeze()` first; what it froze stays frozen."""
     connection = http.client.HTTPConnection("127.0.0.1")

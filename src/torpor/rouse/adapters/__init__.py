@@ -55,7 +55,7 @@ class Adapter(Protocol):
         """Make them sound. May be called again for the same rousal."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class _Registered:
     phase: Phase
     adapters: tuple[Adapter, ...]
@@ -65,6 +65,10 @@ class _Registered:
 
     def __call__(self, rousal: Rousal) -> None:
         wake(rousal, self)
+
+    def __repr__(self) -> str:
+        """Name it for a person, who called that (`Registration.name`)."""
+        return "rouse.adapt()"
 
 
 _NOT_A_STEP = frozenset(Kind) - {Kind.CLOCK_STEP}
