@@ -141,6 +141,31 @@ def test_a_worker_in_whose_callback_nothing_returns_is_told_to_stop(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("hangs", [True, False], ids=["hangs", "fails"])
+def test_a_worker_that_acts_is_told_to_stop(world: World, host_says: Callable[..., None], *, hangs: bool) -> None:
+    """SIGTERM in a callback, or between two that fail: the effect ends, is recorded, and nobody is asked about it (G4)."""
+    world.outside.hold("act", "roused")
+    worker = world.worker("roused", lease_seconds=3600.0)
+    run = world.start("works")
+    world.outside.next("act")
+    host_says(event="2", kind="copied")
+    callback = world.outside.next("roused")
+    if not hangs:
+        callback.answer("ask again later")
+        world.outside.next("roused", 2)
+    worker.process.send_signal(signal.SIGTERM)
+    world.until(lambda: "to end and for the gate, which is shut, to open; Ctrl-C leaves" in worker.log, "it waits")
+    world.outside.free("act")
+    world.until(lambda: "this worker is asked to stop, and ends in" in worker.log, "it said why")
+    world.outside.free("roused")
+    assert worker.process.wait(PATIENCE_SECONDS) == 0, worker.log
+    assert [line.kind for line in world.journal(run)].count("outcome") == 2  # of the look and of the effect
+    world.worker("roused", name="w1")
+    world.result(run)
+    assert len(world.outside.all("act")) == 1
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("first", ["this one", "the other one"])
 def test_of_two_copies_the_beacon_lets_one_go_on(
     world: World, host_says: Callable[..., None], monkeypatch: pytest.MonkeyPatch, first: str

@@ -12,20 +12,25 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.patience import PATIENCE_SECONDS
-from tests.worker.labs import FaultyStore, HeldAnswer, asleep, commits_of, on, once
+from tests.worker.labs import FaultyStore, HeldAnswer, asleep, commits_of, on, once, times
 from tests.worker.test_shut import until
 from torpor import App, Context, rouse
+from torpor.engine.effects import look
 from torpor.worker import standing as standing_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.stores import Moment
+    from torpor.sdk.steps import EffectContext
     from torpor.store.protocol import Store
     from torpor.testing import Lab
 
 app = App()
 HELD: list[asyncio.Queue[asyncio.Future[str]]] = []
+ATTEMPTS: list[int] = []
+FAILS: list[Exception] = []
+"""What the next attempt fails with."""
 
 
 async def ask() -> str:
@@ -62,6 +67,27 @@ async def acts(ctx: Context) -> str:
 async def looks(ctx: Context) -> str:
     """Read once."""
     return await ctx.step(reads)
+
+
+@app.effect(safety="keyed", retries=3)
+async def pays(it: EffectContext) -> str:
+    """Fail at the first attempt, then ask somebody who knows the key."""
+    ATTEMPTS.append(it.attempt)
+    if FAILS:
+        raise FAILS.pop()
+    return await ask()
+
+
+@app.flow
+async def pays_once(ctx: Context) -> str:
+    """Pay, and do nothing else."""
+    return await ctx.effect(pays)
+
+
+@app.flow
+async def both(ctx: Context) -> list[str]:
+    """Act, and pay meanwhile."""
+    return list(await asyncio.gather(ctx.effect(sends), ctx.effect(pays)))
 
 
 class Callback:
@@ -102,7 +128,7 @@ def callback(*, hangs: bool) -> Iterator[Callback]:
 @pytest.fixture(autouse=True)
 def _afresh(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     """Nobody was asked; a callback is slow at once, so that no test waits; the process's registry is sound afterwards."""
-    HELD[:] = [asyncio.Queue()]
+    HELD[:], ATTEMPTS[:], FAILS[:] = [asyncio.Queue()], [], []
     monkeypatch.setattr(standing_file, "_SLOW_SECONDS", 0.0)
     caplog.set_level(logging.WARNING, logger="torpor")
     yield
@@ -238,3 +264,59 @@ def test_nobody_waits_longer_than_the_drain(store: Store, moment: Moment, *, han
         assert await lab.state(run) == "waiting"
 
     on(store, moment, app, check)
+
+
+async def draining(worker: Any) -> Any:
+    """Ask it to stop, wait until its run is being given back, and return its executor."""
+    (executor,) = worker.executors.values()
+    worker.stop()
+    await asyncio.wait_for(until(lambda: executor.draining), PATIENCE_SECONDS)
+    return executor
+
+
+def test_what_is_to_be_tried_again_is_the_next_workers(store: Store, moment: Moment) -> None:
+    """Its pause ends in a drain that waits for another effect: nothing begins."""
+
+    async def check(lab: Lab) -> None:
+        worker: Any = await lab.worker()
+        FAILS.append(ConnectionError("busy"))
+        run = await lab.start(both)
+        acting = await asked()
+        (executor,) = worker.executors.values()
+        await asyncio.wait_for(until(lambda: executor.progress.waiting), PATIENCE_SECONDS)
+        await draining(worker)
+        moment.advance(1.0)
+        executor.see_next()
+        assert [call.request.name for call in executor.progress.effects.going.values()] == ["sends"]
+        assert ATTEMPTS == [1]
+        acting.set_result("sent")
+        await ended(worker)
+        assert ATTEMPTS == [1]
+        await lab.drain()
+        assert await lab.state(run) == "ready"
+        assert [effect.state for effect in await lab.effects(run)].count("done") == 1
+
+    on(store, moment, app, check)
+
+
+def test_what_stands_at_its_gate_and_has_a_key_is_the_next_workers(store: Store, moment: Moment) -> None:
+    """It begins there under the same intent; only one that nobody could tell of begins in a drain."""
+    faulty, answer = FaultyStore(store), HeldAnswer()
+    faulty.fault = times(1, look, answer)
+
+    async def check(lab: Lab) -> None:
+        worker: Any = await lab.worker()
+        run = await lab.start(pays_once)
+        await asyncio.wait_for(answer.reached.wait(), PATIENCE_SECONDS)
+        await draining(worker)
+        answer.released.set()
+        await ended(worker)
+        assert ATTEMPTS == []
+        await lab.drain()
+        assert await lab.state(run) == "ready"
+        result = asyncio.ensure_future(lab.result(run))
+        (await asked()).set_result("paid")
+        assert await result == "paid"
+        assert ATTEMPTS == [1]
+
+    on(faulty, moment, app, check)

@@ -136,6 +136,9 @@ class Effects:
             executor.cancelling = True
             self.going.pop(call.request.key, None)
             executor.go_on()
+        elif executor.draining and safety_of(call.request) is Safety.KEYED:
+            self.going.pop(call.request.key, None)  # its successor's, under this very intent
+            executor.see_next()
         else:
             call.stage = Stage.RUNNING
             self._progress.run(call)

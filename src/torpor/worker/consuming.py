@@ -26,7 +26,8 @@ def consume(executor: Executor) -> None:
         return
     wait = delivery.wait
     if wait.kind is WaitKind.RETRY:
-        progress.retry(wait.key)
+        if not executor.draining:
+            progress.retry(wait.key)
         return
     executor.consuming, executor.behind = wait.key, commits.under_way  # the answer to that one is not about this (G7)
     if delivery.signals:
