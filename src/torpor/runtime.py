@@ -156,7 +156,7 @@ class Process:
         if not self.alone:
             await self._run()
             return
-        async with answering(self.snapshot_socket, self._opened):
+        async with answering(self.snapshot_socket, self._opened, self._why_no_snapshot):
             hearing = asyncio.create_task(self._hear())
             try:
                 await self._run()
@@ -172,6 +172,13 @@ class Process:
     def _opened(self) -> None:
         if self.worker.ready.is_set():
             self.worker.standing.try_now()
+
+    async def _why_no_snapshot(self) -> str:
+        try:
+            await asyncio.wait_for(self.worker.ready.wait(), self.worker.snapshot_seconds)
+        except TimeoutError:
+            return f"after {self.worker.snapshot_seconds:g} s the worker has not started yet"
+        return self.worker.why_no_snapshot
 
     async def _run(self) -> None:
         self._pulse.start()

@@ -41,7 +41,7 @@ class Commits:
         self._unwanted: list[int] = []
         self._under_way: Proposal | None = None
         self._submitted = False
-        self._alone: deque[Callable[[], None]] = deque()
+        self._alone: deque[tuple[Callable[[], None], bool]] = deque()
         self._alone_begun = False
         self._held = 0
         self._quiet: list[Callable[[], None]] = []
@@ -128,17 +128,29 @@ class Commits:
     def submit(self) -> None:
         """Ask the committer for a flush, once."""
         if not (self._under_way is not None or self._submitted or self._held or self._executor.ended):
-            self._submitted = True
-            if self._alone:
-                self._alone_begun = True
-                self._alone.popleft()()
-            else:
+            pausing = self._executor.worker.standing.pausing
+            place = next((n for n, (_, acts) in enumerate(self._alone) if not (acts and pausing)), None)
+            if place is not None:
+                send, _ = self._alone[place]
+                del self._alone[place]
+                self._submitted = self._alone_begun = True
+                send()
+            elif not self._alone or self.draft.entries or self.last is not None:
+                self._submitted = True
                 self._executor.worker.committer.submit(self)
 
-    def alone(self, send: Callable[[], None]) -> None:
-        """Let `send` build and send the next commit by itself, before any other of this run."""
-        self._alone.append(send)
+    def alone(self, send: Callable[[], None], *, acts: bool = False) -> None:
+        """Let `send` build and send the next commit by itself, before any other of this run.
+
+        One that `acts`, an effect in its commit, does not begin while a snapshot is about to be taken (`go_on`).
+        """
+        self._alone.append((send, acts))
         self.submit()
+
+    def go_on(self) -> None:
+        """Begin what had to wait for a snapshot."""
+        if self._alone:
+            self.submit()
 
     def hold(self, quiet: Callable[[], None]) -> None:
         """Send nothing more before `release`, and call `quiet` once nothing is under way: the head stands still (G2)."""

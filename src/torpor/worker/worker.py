@@ -152,15 +152,17 @@ class Worker:
 
     async def _begin(self) -> None:
         own = self.detectors if self.clocks == rouse.Clocks() else None  # they are for the machine's clocks
-        about = self.registry, self.shut_seconds, lambda: self._stopping, own
-        self.standing = Standing(self.store, self.life, rouse.Limits(tick_seconds=TICK_SECONDS), self.clocks, *about)
+        about = self.registry, self.shut_seconds, lambda: self._stopping and not self._quiet.keeps, own
+        self.standing: Standing = Standing(
+            self.store, self.life, rouse.Limits(tick_seconds=TICK_SECONDS), self.clocks, *about
+        )
         self.standing.recheck, self.standing.on_copy, self.standing.log = self._recheck, self._end_copy, self.log
         self.committer = Committer(self.store, self.standing, lease_micros=clock.micros(self.lease_seconds))
         self.streams = Streams(self.store, self.standing)
         self.gate = Gate(self.store, self.standing)
         self.calls = Calls(self._threads)
         self.outside = Outside(self)
-        self._quiet = Quiet(self, self.snapshot_seconds)
+        self._quiet: Quiet = Quiet(self, self.snapshot_seconds)
         self._news = News(self.store, self.loop, self.executors, self.outside.spawn)
         alive = await asyncio.to_thread(self._alive)
         self._served = await self.store.transact(serve, self.flows, self._tags, alive)
@@ -184,7 +186,15 @@ class Worker:
         rows: list[WorkerRow] = self.store.transact_now(lambda tx: tx.workers())
         return frozenset(row.id for row in rows if self.store.prove_death(row) is Proof.NONE)
 
+    @property
+    def why_no_snapshot(self) -> str:
+        """Why no snapshot may be taken of this worker, or empty: it is gone, or about to end."""
+        if self.standing.gone:
+            return f"this worker is gone: {self.standing.gone}"
+        return "this worker ends" if self._stopping else ""
+
     async def _end(self) -> None:
+        self._stopping = True
         for executor in list(self.executors.values()):
             executor.lost("the worker ended")
         for close in self._closing:
@@ -237,6 +247,12 @@ class Worker:
         free = min(self.concurrency - len(self.executors), most)
         if free <= 0 or self.standing.pausing or (not self.standing.ok() and not await self.standing.restore()):
             return 0
+        if not self.standing.ok():
+            return 0  # a snapshot shut the gate since everything was checked
+        with self.standing.sending.of("a claim"):
+            return await self._claim_now(free)
+
+    async def _claim_now(self, free: int) -> int:
         micros = clock.micros(self.lease_seconds)
         try:
             claimed, blobs = await self.store.transact(
@@ -347,7 +363,10 @@ class Worker:
                     await self._wake.wait()
         except TimeoutError:
             names = [executor.name for executor in self.executors.values()]
-            self.log.warning("effects were still running at the end of the drain", runs=names)
+            if self._quiet.keeps:
+                self.log.warning("effects waited for the end of a snapshot until the end of the drain", runs=names)
+            else:
+                self.log.warning("effects were still running at the end of the drain", runs=names)
 
     # services for executors
 
