@@ -1,4 +1,4 @@
-"""What a host may rely on when it hears `ready`, and what becomes of a worker that is away, ends or starts meanwhile."""
+"""What a host may rely on when it hears `ready`, and what becomes of a worker that is away or ends meanwhile."""
 
 from __future__ import annotations
 
@@ -20,20 +20,17 @@ from torpor.core.ids import parse_run
 from torpor.core.run import State
 from torpor.engine import effects, leases, streams
 from torpor.engine.commit import commit, find_out
-from torpor.runtime import Process
-from torpor.worker.enrolling import enrol
-from torpor.worker.snapshot_door import answering
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
-    from pathlib import Path
 
     from tests.stores import Place
     from tests.worker.labs import Fault
+    from torpor.runtime import Process
     from torpor.worker.snapshot_door import Door
 
 app = App()
-_events: dict[str, asyncio.Event] = {}
+EVENTS: dict[str, asyncio.Event] = {}
 _threads: dict[str, threading.Event] = {}
 
 
@@ -41,8 +38,8 @@ _threads: dict[str, threading.Event] = {}
 async def acts(name: str) -> str:
     """Act for as long as the test wants."""
     COUNTER.act(name)
-    _events[f"{name} entered"].set()
-    await _events[f"{name} leave"].wait()
+    EVENTS[f"{name} entered"].set()
+    await EVENTS[f"{name} leave"].wait()
     return name
 
 
@@ -60,7 +57,7 @@ def books(_connection: object, number: int) -> int:
 async def talks(ctx: EffectContext) -> str:
     """Say something, and be in a step."""
     ctx.emit("hello")
-    await _events["step leave"].wait()
+    await EVENTS["step leave"].wait()
     return "talked"
 
 
@@ -130,7 +127,7 @@ def either(request: pytest.FixtureRequest, make_place: Callable[[str], Place], f
 async def working_at(place: Any, **more: Any) -> AsyncIterator[tuple[Process, Door, Any, asyncio.Task[None]]]:
     """Start a worker, and a door to it."""
     names = [f"{name} {what}" for name in ("first", "second", "step") for what in ("entered", "leave")]
-    _events.update({name: asyncio.Event() for name in names})
+    EVENTS.update({name: asyncio.Event() for name in names})
     async with at_work(place, app=app, **more) as (process, hand, working):
         process.worker._quiet._seconds = 5.0  # noqa: SLF001 - long enough, and no test waits longer when it fails
         yield process, door(process), hand, working
@@ -187,8 +184,8 @@ def test_ready_waits_for_what_was_sent(either: Place, flow: str, held_back: obje
             assert not process.worker.standing.sending
             assert await state(either, run) is State.RUNNING
             assert await host.answer(["none"]) == "open"
-            _events["step leave"].set()
-            _events["second leave"].set()
+            EVENTS["step leave"].set()
+            EVENTS["second leave"].set()
             await Client(either.open()).result(run)
 
     asyncio.run(check())
@@ -210,14 +207,14 @@ def test_ready_waits_for_a_commit_whose_answer_was_lost(either: Place) -> None:
             run = (await Client(either.open()).start("talks_then_acts")).run_id
             await until(lambda: process.worker.executors)
             away[0] = True
-            _events["step leave"].set()
+            EVENTS["step leave"].set()
             await reached.wait()
             before = saying(host)
             assert await waits(before)
             away[0] = False
             assert await before == "ready"
             assert await host.answer(["none"]) == "open"
-            _events["second leave"].set()
+            EVENTS["second leave"].set()
             assert await Client(either.open()).result(run) == ["talked", "second"]
 
     asyncio.run(check())
@@ -232,20 +229,20 @@ def test_no_effect_begins_in_its_commit_after_before(either: Place) -> None:
     async def check() -> None:
         async with working_at(either) as (process, host, _, _working):
             other = (await Client(either.open()).start("acts_twice")).run_id
-            await _events["first entered"].wait()
+            await EVENTS["first entered"].wait()
             run = (await Client(either.open()).start("books_many")).run_id
             await until(_threads["entered"].is_set)
             before = saying(host)
             await until(lambda: process.worker.standing.pausing)
             _threads["leave"].set()
             assert await waits(before), "the other run's effect acts"
-            _events["first leave"].set()
+            EVENTS["first leave"].set()
             assert await before == "ready"
             assert COUNTER.count == 2
             assert journal(either, run) == ["outcome 1"]
             assert await host.answer(["none"]) == "open"
             assert await Client(either.open()).result(run) == [0, 1, 2, 3]
-            _events["second leave"].set()
+            EVENTS["second leave"].set()
             assert await Client(either.open()).result(other) == ["first", "second"]
             assert COUNTER.count == 6
 
@@ -261,17 +258,17 @@ def test_a_worker_that_was_away_meanwhile_refuses_and_goes_on(place: Place) -> N
     async def check() -> None:
         async with working_at(place) as (process, host, hand, _working):
             run = (await Client(place.open()).start("acts_twice")).run_id
-            await _events["first entered"].wait()
+            await EVENTS["first entered"].wait()
             before = [saying(host) for _ in range(3)]
             await until(lambda: process.worker.standing.pausing)
             hand.suspend(60)
             process.worker.look_now.set()
             assert (await before[0]).startswith("refused: the worker was away meanwhile")
-            _events["first leave"].set()
+            EVENTS["first leave"].set()
             assert [await one for one in before[1:]] == ["ready", "ready"]
             assert journal(place, run)[:2] == ["intent 1", "outcome 1"]
             assert await host.answer(["none"]) == "open"
-            _events["second leave"].set()
+            EVENTS["second leave"].set()
             assert await Client(place.open()).result(run) == ["first", "second"]
             assert (COUNTER.count, process.worker.standing.rousals) == (2, 1)
 
@@ -296,11 +293,11 @@ async def at_the_gate(process: Process, place: Place, host: Door) -> tuple[async
     """Return a `before` that waits for an effect that acts, and the runs: another one's effect waits behind its gate."""
     client = Client(place.open())
     runs = [(await client.start(flow)).run_id for flow in ("acts_twice", "talks_then_acts")]
-    await _events["first entered"].wait()
+    await EVENTS["first entered"].wait()
     await until(lambda: len(process.worker.executors) == 2)
     before = saying(host)
     await until(lambda: process.worker.standing.pausing)
-    _events["step leave"].set()
+    EVENTS["step leave"].set()
     await until(lambda: process.worker.gate.waiting)
     assert COUNTER.count == 1
     return before, runs
@@ -314,10 +311,10 @@ def test_one_that_is_told_to_stop_refuses_and_drains(place: Place) -> None:
             before, runs = await at_the_gate(process, place, host)
             process.worker.stop()
             assert (await before).startswith("refused: this worker ends")
-            await _events["second entered"].wait()
+            await EVENTS["second entered"].wait()
             assert await host.answer(["before"]) == "refused: this worker ends"
             for leave in ("second leave", "first leave"):
-                _events[leave].set()
+                EVENTS[leave].set()
             await working
             assert journal(place, runs[1])[:3] == ["outcome 1", "intent 1", "outcome 1"]
             assert await state(place, runs[1]) is not State.WAITING
@@ -331,7 +328,7 @@ def test_one_that_is_told_to_stop_when_it_is_quiet_waits_for_the_hosts_word(plac
     async def check() -> None:
         async with working_at(place) as (process, host, _, working):
             before, runs = await at_the_gate(process, place, host)
-            _events["first leave"].set()
+            EVENTS["first leave"].set()
             assert await before == "ready"
             process.worker.look_now.set()
             await until(lambda: process.worker.standing.shut)
@@ -342,100 +339,8 @@ def test_one_that_is_told_to_stop_when_it_is_quiet_waits_for_the_hosts_word(plac
             assert await host.answer(["before"]) == "refused: this worker ends"
             assert not rouse.process_registry.is_open, "the first host's snapshot is not called off"
             assert await host.answer(["none"]) == "open"
-            _events["second leave"].set()
+            EVENTS["second leave"].set()
             await working
             assert journal(place, runs[1])[:3] == ["outcome 1", "intent 1", "outcome 1"]
-
-    asyncio.run(check())
-
-
-# a worker that starts
-
-
-@asynccontextmanager
-async def starting(place: Place) -> AsyncIterator[tuple[Process, Hold]]:
-    """Start a worker that comes as far as its row; told to stop at the end."""
-    held = Hold()
-    process = Process(Faulty(place, once(lambda op, _args: op is enrol, held)).open(), app)
-    _events.update({"first entered": asyncio.Event(), "first leave": asyncio.Event()})
-    working = asyncio.create_task(process.run())
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        await held.reached.wait()
-        yield process, held
-        held.released.set()
-        process.worker.stop()
-        await working
-
-
-@pytest.mark.parametrize("by_host", [True, False], ids=["host", "process"])
-def test_a_snapshot_while_the_worker_starts(place: Place, by_host: bool) -> None:  # noqa: FBT001 - a parameter
-    """A host waits until it has started. Who calls in the process is told at once, and the worker begins shut."""
-
-    async def check() -> None:
-        client = Client(place.open())
-        async with starting(place) as (process, held):
-            run = (await client.start("acts_twice")).run_id
-            host = door(process)
-            if by_host:
-                before = saying(host)
-                assert await waits(before)
-                held.released.set()
-                assert await before == "ready"
-            else:
-                await asyncio.to_thread(rouse.before_snapshot)
-                held.released.set()
-                await process.worker.ready.wait()
-            assert await waits(asyncio.create_task(_events["first entered"].wait()))
-            assert COUNTER.count == 0
-            assert not rouse.process_registry.is_open
-            await host.answer(["none"])
-            await _events["first entered"].wait()
-            _events["first leave"].set()
-            _events["second entered"], _events["second leave"] = asyncio.Event(), asyncio.Event()
-            _events["second leave"].set()
-            assert await client.result(run) == ["first", "second"]
-
-    asyncio.run(check())
-
-
-def test_a_worker_that_does_not_start_refuses(place: Place) -> None:
-    """Its time is the time of a snapshot."""
-
-    async def check() -> None:
-        async with starting(place) as (process, _held):
-            process.worker.snapshot_seconds = 0.05
-            assert await door(process).answer(["before"]) == "refused: after 0.05 s the worker has not started yet"
-
-    asyncio.run(check())
-
-
-# hosts that hang up
-
-
-def test_a_host_that_hung_up_takes_no_snapshot(place: Place, tmp_path: Path) -> None:
-    """A `ready` that nobody hears leaves the gate open. One that only says no more still hears."""
-    path = str(tmp_path / "door")
-
-    async def check() -> None:
-        async with working_at(place) as (process, _, _hand, _working):
-            willing = process._why_no_snapshot  # noqa: SLF001 - as `Process.run` does
-            async with answering(path, process._opened, willing):  # noqa: SLF001 - as above
-                run = (await Client(place.open()).start("acts_twice")).run_id
-                await _events["first entered"].wait()
-                _, writer = await asyncio.open_unix_connection(path)
-                writer.write(b"before\n")
-                await until(lambda: process.worker.standing.pausing)
-                writer.close()
-                await writer.wait_closed()
-                _events["first leave"].set()
-                await _events["second entered"].wait()  # nobody said `none`
-                reader, writer = await asyncio.open_unix_connection(path)
-                writer.write(b"before\n")
-                writer.write_eof()
-                _events["second leave"].set()
-                assert await reader.readline() == b"ready\n"
-                writer.close()
-                await asyncio.to_thread(rouse.no_snapshot)
-                assert await Client(place.open()).result(run) == ["first", "second"]
 
     asyncio.run(check())
