@@ -11,10 +11,10 @@ import pytest
 
 from tests.patience import PATIENCE_SECONDS
 from tests.worker.counter import COUNTER
-from tests.worker.labs import FaultyStore, Hold, once
+from tests.worker.labs import FaultyStore, Hold, commits_of, once
 from tests.worker.test_quiet import door, ended
 from tests.worker.test_shut import at_work, journal, until
-from torpor import App, Context, EffectContext, minutes, rouse
+from torpor import App, Context, EffectContext, RateLimited, minutes, rouse
 from torpor.client import Client
 from torpor.core.ids import parse_run
 from torpor.core.run import State
@@ -71,6 +71,23 @@ async def acts_twice(ctx: Context) -> list[str]:
 async def talks_then_acts(ctx: Context) -> list[str]:
     """Be in a step, then act."""
     return [await ctx.step(talks), await ctx.effect(acts, "second")]
+
+
+@app.effect(safety="once")
+async def denies() -> str:
+    """Say that it did not happen, and happen."""
+    COUNTER.act()
+    EVENTS["first entered"].set()
+    await EVENTS["first leave"].wait()
+    if COUNTER.count == 1:
+        raise RateLimited("not now", retry_after=0.0)
+    return "done"
+
+
+@app.flow
+async def denied_beside_a_step(ctx: Context) -> list[str]:
+    """Be in a step and in an effect."""
+    return list(await asyncio.gather(ctx.step(talks), ctx.effect(denies)))
 
 
 @app.flow
@@ -216,6 +233,30 @@ def test_ready_waits_for_a_commit_whose_answer_was_lost(either: Place) -> None:
             assert await host.answer(["none"]) == "open"
             EVENTS["second leave"].set()
             assert await Client(either.open()).result(run) == ["talked", "second"]
+
+    asyncio.run(check())
+
+
+def test_what_did_not_happen_is_recorded_too(either: Place) -> None:
+    """An attempt that said so is over, but its note waits for a commit that is under way."""
+
+    async def check() -> None:
+        held = Hold()
+        fault = once(commits_of("outcome talks#1"), held)
+        async with working_at(Faulty(either, fault)) as (process, host, _, _working):
+            run = (await Client(either.open()).start("denied_beside_a_step")).run_id
+            await EVENTS["first entered"].wait()
+            EVENTS["step leave"].set()
+            await held.reached.wait()
+            before = saying(host)
+            await until(lambda: process.worker.standing.pausing)
+            EVENTS["first leave"].set()
+            assert await waits(before)
+            held.released.set()
+            assert await before == "ready"
+            assert journal(either, run)[:3] == ["intent 1", "outcome 1", "note 1"]
+            assert await host.answer(["none"]) == "open"
+            assert await Client(either.open()).result(run) == ["talked", "done"]
 
     asyncio.run(check())
 

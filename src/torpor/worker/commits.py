@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from torpor.core.commit import NewWait, Proposal
 from torpor.core.journal import Entry, Kind
 from torpor.core.lease import Fence
+from torpor.core.replay import CallKind, kind_of
 from torpor.core.wait import WaitKind
 from torpor.worker import ahead
 from torpor.worker.draft import TITLE_LETTERS, Draft
@@ -124,6 +125,12 @@ class Commits:
     def pending(self) -> bool:
         """Whether one is under way, or about to be."""
         return self._under_way is not None or self._submitted
+
+    @property
+    def owes(self) -> bool:
+        """Whether it is known what became of an effect, and that is not even sent."""
+        known = (entry.key for entry in self.draft.entries if entry.key and entry.kind is not Kind.INTENT)
+        return any(kind_of(key) is CallKind.EFFECT for key in known)
 
     def submit(self) -> None:
         """Ask the committer for a flush, once."""

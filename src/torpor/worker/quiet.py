@@ -156,7 +156,8 @@ class Quiet:
 
     def _nothing_acts(self) -> bool:
         busy = self._worker.gate.busy or self._worker.outside.acting
-        return not busy and not any(e.progress.effects.acts for e in self._worker.executors.values())
+        executors = self._worker.executors.values()
+        return not busy and not any(e.progress.effects.acts or e.commits.owes for e in executors)
 
     def _after(self, _rousal: rouse.Rousal) -> None:
         """OPEN_GATE, in whichever thread: the standing need not wait to look whether the gate is open."""
