@@ -22,6 +22,7 @@ from torpor.store.opening import check_schema, open_store
 from torpor.waker import TICK_SECONDS, Waker
 from torpor.worker import guests
 from torpor.worker.outside_word import hear
+from torpor.worker.quiet import why_none
 from torpor.worker.snapshot_door import answering
 from torpor.worker.worker import Worker
 
@@ -156,7 +157,7 @@ class Process:
         if not self.alone:
             await self._run()
             return
-        async with answering(self.snapshot_socket, self._opened):
+        async with answering(self.snapshot_socket, self._opened, self._why_no_snapshot):
             hearing = asyncio.create_task(self._hear())
             try:
                 await self._run()
@@ -172,6 +173,14 @@ class Process:
     def _opened(self) -> None:
         if self.worker.ready.is_set():
             self.worker.standing.try_now()
+
+    async def _why_no_snapshot(self) -> str:
+        try:
+            async with asyncio.timeout(self.worker.snapshot_seconds):
+                await self.worker.ready.wait()
+        except TimeoutError:
+            return f"after {self.worker.snapshot_seconds:g} s the worker has not started yet"
+        return why_none(self.worker)
 
     async def _run(self) -> None:
         self._pulse.start()

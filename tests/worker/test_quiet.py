@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,7 +11,7 @@ from tests.worker.counter import COUNTER
 from tests.worker.test_shut import at_work, until
 from torpor import App, Context, rouse
 from torpor.client import Client
-from torpor.worker.snapshot_door import _answer
+from torpor.worker.snapshot_door import AT_ONCE, CALLED_OFF, Door
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
@@ -119,18 +117,23 @@ def test_it_is_not_called_in_the_loop(place: Place) -> None:
     asyncio.run(check())
 
 
+def door(process: Process) -> Door:
+    """Return where hosts of a process speak."""
+    return Door(process._opened, process._why_no_snapshot)  # noqa: SLF001 - as `Process.run` does with a socket
+
+
 def test_a_host_that_asks_again_hears_no_answer_of_the_first_time(place: Place) -> None:
     """The first `before` is refused and opens its gate again; the second one's is closed when it hears `ready`."""
 
     async def check() -> None:
         async with at_work(place, app=app) as (process, _, _working):
-            quiet, say = process.worker._quiet, partial(_answer, ["before"], threading.Lock())  # noqa: SLF001 - its time
+            quiet, host = process.worker._quiet, door(process)  # noqa: SLF001 - its time
             run = await begun(place)
             quiet._seconds = 0.2  # noqa: SLF001 - as above
-            first = asyncio.create_task(asyncio.to_thread(say))
+            first = asyncio.create_task(host.answer(["before"]))
             await until(lambda: process.worker.standing.pausing)
             quiet._seconds = 60.0  # noqa: SLF001 - as above
-            second = asyncio.create_task(asyncio.to_thread(say))
+            second = asyncio.create_task(host.answer(["before"]))
             assert (await first).startswith("refused: after ")
             _events["leave"].set()
             assert await second == "ready"
@@ -145,16 +148,17 @@ def test_a_host_that_asks_again_hears_no_answer_of_the_first_time(place: Place) 
 
 
 def test_a_snapshot_that_is_called_off_meanwhile_is_refused(place: Place) -> None:
-    """`none` opens the gate while a `before` still waits: that one must not hear `ready`, and the worker goes on."""
+    """`none` opens the gate while `before`s wait: none of them may hear `ready`, and the worker goes on."""
 
     async def check() -> None:
         async with at_work(place, app=app) as (process, _, _working):
-            before = threading.Lock()
+            host = door(process)
             run = await begun(place)
-            first = asyncio.create_task(asyncio.to_thread(_answer, ["before"], before))
+            waiting = [asyncio.create_task(host.answer(["before"])) for _ in range(AT_ONCE + 2)]
             await until(lambda: process.worker.standing.pausing)
-            assert await asyncio.to_thread(_answer, ["none"], before) == "open"
-            assert (await first).startswith("refused: it was called off")
+            assert await host.answer(["none"]) == "open"
+            assert {(await one)[: len(CALLED_OFF)] for one in waiting} == {CALLED_OFF}
+            assert rouse.process_registry.is_open
             _events["leave"].set()
             assert await Client(place.open()).result(run) == 2
 

@@ -24,6 +24,11 @@ def door() -> Iterator[Path]:
         yield Path(folder) / "door"
 
 
+async def willing() -> str:
+    """Be a worker of which a snapshot may be taken."""
+    return ""
+
+
 async def said(door: Path, line: bytes) -> str:
     """Say a line, and return the answer."""
     reader, writer = await asyncio.open_unix_connection(str(door))
@@ -49,9 +54,9 @@ def test_two_workers_do_not_listen_at_one_place(door: Path) -> None:
     """The second one is told so; the first one's place is not taken."""
 
     async def check() -> None:
-        async with answering(str(door), lambda: None):
+        async with answering(str(door), lambda: None, willing):
             with pytest.raises(UsageError, match="another process listens there"):
-                await answering(str(door), lambda: None).__aenter__()
+                await answering(str(door), lambda: None, willing).__aenter__()
             assert await said(door, b"none\n") == "open"
 
     asyncio.run(check())
@@ -64,7 +69,7 @@ def test_the_place_of_one_that_is_gone_is_taken(door: Path) -> None:
         gone.bind(str(door))
 
     async def check() -> None:
-        async with answering(str(door), lambda: None):
+        async with answering(str(door), lambda: None, willing):
             assert mode(door) == 0o600
             assert await said(door, b"none\n") == "open"
 
@@ -77,7 +82,7 @@ def test_what_is_no_socket_stays(door: Path) -> None:
 
     async def check() -> None:
         with pytest.raises(UsageError, match="cannot be listened at"):
-            await answering(str(door), lambda: None).__aenter__()
+            await answering(str(door), lambda: None, willing).__aenter__()
 
     asyncio.run(check())
     assert door.read_text(encoding="utf-8") == "kept"
@@ -87,7 +92,7 @@ def test_the_end_removes_no_other_ones_socket(door: Path) -> None:
     """Somebody took the path away and listens there now."""
 
     async def check() -> None:
-        async with answering(str(door), lambda: None):
+        async with answering(str(door), lambda: None, willing):
             taken(door)
 
     asyncio.run(check())
@@ -99,7 +104,7 @@ def test_a_time_that_cannot_have_passed_is_refused(door: Path, seconds: bytes) -
     """And nobody is told of a rousal."""
 
     async def check() -> None:
-        async with answering(str(door), lambda: None):
+        async with answering(str(door), lambda: None, willing):
             assert (await said(door, b"after slept " + seconds + b"\n")).startswith("refused: before | none")
 
     asyncio.run(check())
@@ -110,7 +115,7 @@ def test_what_is_no_line_is_answered(door: Path, line: bytes) -> None:
     """Also one that is too long, with an end or without."""
 
     async def check() -> None:
-        async with answering(str(door), lambda: None):
+        async with answering(str(door), lambda: None, willing):
             reader, writer = await asyncio.open_unix_connection(str(door))
             writer.write(line)
             if not line:

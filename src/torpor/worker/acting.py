@@ -49,6 +49,12 @@ class Effects:
         """Whether one is acting, or its outcome is being recorded."""
         return any(call.stage in {Stage.RUNNING, Stage.RECORDING} for call in self.going.values())
 
+    @property
+    def acts(self) -> bool:
+        """Whether one is past its gate, those left out that act in their own commit: that waits, or it is being sent."""
+        past = (call for call in self.going.values() if call.stage in {Stage.RUNNING, Stage.RECORDING})
+        return any(safety_of(call.request) is not Safety.TRANSACTIONAL for call in past)
+
     def forget_unsent(self) -> None:
         """Forget those whose intent was not sent yet."""
         self.going = {key: call for key, call in self.going.items() if call.stage is not Stage.INTENT}

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from torpor.core.commit import NewWait, Proposal
 from torpor.core.journal import Entry, Kind
 from torpor.core.lease import Fence
+from torpor.core.replay import CallKind, kind_of
 from torpor.core.wait import WaitKind
 from torpor.worker import ahead
 from torpor.worker.draft import TITLE_LETTERS, Draft
@@ -41,7 +42,7 @@ class Commits:
         self._unwanted: list[int] = []
         self._under_way: Proposal | None = None
         self._submitted = False
-        self._alone: deque[Callable[[], None]] = deque()
+        self._alone: deque[tuple[Callable[[], None], bool]] = deque()
         self._alone_begun = False
         self._held = 0
         self._quiet: list[Callable[[], None]] = []
@@ -125,20 +126,38 @@ class Commits:
         """Whether one is under way, or about to be."""
         return self._under_way is not None or self._submitted
 
+    @property
+    def owes(self) -> bool:
+        """Whether it is known what became of an effect, and that is not even sent."""
+        known = (entry.key for entry in self.draft.entries if entry.key and entry.kind is not Kind.INTENT)
+        return any(kind_of(key) is CallKind.EFFECT for key in known)
+
     def submit(self) -> None:
         """Ask the committer for a flush, once."""
         if not (self._under_way is not None or self._submitted or self._held or self._executor.ended):
-            self._submitted = True
-            if self._alone:
-                self._alone_begun = True
-                self._alone.popleft()()
-            else:
+            pausing = self._executor.worker.standing.pausing
+            place = next((n for n, (_, acts) in enumerate(self._alone) if not (acts and pausing)), None)
+            if place is not None:
+                send, _ = self._alone[place]
+                del self._alone[place]
+                self._submitted = self._alone_begun = True
+                send()
+            elif not self._alone or self.draft.entries or self.last is not None:
+                self._submitted = True
                 self._executor.worker.committer.submit(self)
 
-    def alone(self, send: Callable[[], None]) -> None:
-        """Let `send` build and send the next commit by itself, before any other of this run."""
-        self._alone.append(send)
+    def alone(self, send: Callable[[], None], *, acts: bool = False) -> None:
+        """Let `send` build and send the next commit by itself, before any other of this run.
+
+        One that `acts`, an effect in its commit, does not begin while a snapshot is about to be taken (`go_on`).
+        """
+        self._alone.append((send, acts))
         self.submit()
+
+    def go_on(self) -> None:
+        """Begin what had to wait for a snapshot."""
+        if self._alone:
+            self.submit()
 
     def hold(self, quiet: Callable[[], None]) -> None:
         """Send nothing more before `release`, and call `quiet` once nothing is under way: the head stands still (G2)."""

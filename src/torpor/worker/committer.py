@@ -39,6 +39,7 @@ Half of five hundred runs can go on while the store works for the other half: on
 loop and the store waiting for each other in turn (measured: 10 to 25 % fewer steps).
 """
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
+_COMMIT = "a commit"
 
 
 class Committing(Protocol):
@@ -70,8 +71,6 @@ class Committer:
         self._scheduled = False
         self._busy = False
         self._trouble: asyncio.Task[None] | None = None
-        self.sent = False
-        """Whether a batch was sent and not answered yet."""
         self.batches = 0
         self.commits = 0
 
@@ -101,11 +100,12 @@ class Committer:
             self._look_into(batch, None)
             return
         proposals = [proposal for _, proposal in batch]
-        answered, self.sent = partial(self._answered, batch), True
+        self._standing.sending.begin(_COMMIT)
+        answered = partial(self._answered, batch)
         self._store.transact_then(answered, commit, proposals, lane=Lane.COMMIT, lease_micros=self._lease_micros)
 
     def _answered(self, batch: Batch, replies: list[Reply] | None, error: BaseException | None) -> None:
-        self.sent = False
+        self._standing.sending.end(_COMMIT)
         if replies is None or error is not None:
             self._look_into(batch, error)
             return
@@ -127,21 +127,26 @@ class Committer:
 
     async def _settle_batch(self, batch: Batch, error: BaseException | None) -> None:
         """Commit a batch after an interruption of this process, or after it failed."""
-        if not self._standing.may_write() and not await self._standing.restore():
+        if not await self._standing.stands():
             self._reply(batch, [_LOST] * len(batch))
             return
         proposals = [proposal for _, proposal in batch]
         replies: Sequence[Reply | Exception]
-        try:
-            if error is not None:
-                raise error
-            replies = await self._store.transact(commit, proposals, lane=Lane.COMMIT, lease_micros=self._lease_micros)
-        except StoreUnavailable as unavailable:
-            replies = await self._find_out(proposals, unavailable)
-        except Exception as failed:  # noqa: BLE001 - one bad commit must fail alone, whatever is wrong with it
+        failed: Exception | None = None
+        with self._standing.sending.of(_COMMIT):
+            try:
+                if error is not None:
+                    raise error
+                lease = self._lease_micros
+                replies = await self._store.transact(commit, proposals, lane=Lane.COMMIT, lease_micros=lease)
+            except StoreUnavailable as unavailable:
+                replies = await self._find_out(proposals, unavailable)
+            except Exception as raised:  # noqa: BLE001 - one bad commit must fail alone, whatever is wrong with it
+                failed = raised
+        if failed is not None:
             await self._one_by_one(batch, failed)
-            return
-        self._reply(batch, replies)
+        else:
+            self._reply(batch, replies)
 
     async def _one_by_one(self, batch: Batch, error: Exception) -> None:
         if len(batch) == 1:

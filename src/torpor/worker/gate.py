@@ -42,6 +42,11 @@ class Gate:
         """Whether an effect may be about to start."""
         return bool(self._asked or self._reading)
 
+    @property
+    def waiting(self) -> bool:
+        """Whether effects wait for a snapshot: their intent is recorded, and they have not begun."""
+        return any(not executor.ended for executor, _, _ in self._later)
+
     def ask(self, executor: Executor, safety: Safety, answer: Callable[[Verdict], None]) -> None:
         """Ask whether an effect of a run may start; `answer` is called from a plain callback.
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from torpor.worker.roles import Executor, Worker
 
 _PAUSE = 0.2
+_LATE = "a late outcome"
 
 
 class Outside:
@@ -108,9 +109,10 @@ class Outside:
     async def _deliver(self) -> None:
         try:
             with suppress(StoreUnavailable):  # the wakers have them
-                while self._to_deliver:
+                while self._to_deliver and self._worker.standing.ok():  # else the wakers have them, too
                     self._to_deliver = False
-                    swept = await self._store.transact(waits.deliver)
+                    with self._worker.standing.sending.of("messages"):
+                        swept = await self._store.transact(waits.deliver)
                     self._to_deliver = self._to_deliver or swept.more
         finally:
             self._delivering = False
@@ -217,11 +219,11 @@ class Outside:
     def transactional(self, executor: Executor, call: Call) -> None:
         """Run a transactional effect inside a commit of its own, as soon as no other of its run is under way."""
         if not executor.ended:
-            executor.commits.alone(lambda: self.spawn(self._transactional(executor, call)))
+            executor.commits.alone(lambda: self.spawn(self._transactional(executor, call)), acts=True)
 
     async def _transactional(self, executor: Executor, call: Call) -> None:
         """Run the effect in the transaction that records it, never in a shared batch (G6)."""
-        if executor.ended or not (self._worker.standing.may_write() or await self._worker.standing.restore()):
+        if executor.ended or not await self._worker.standing.stands():
             return
         if executor.progress.effects.going.get(call.request.key) is not call:
             return  # the run was cancelled meanwhile
@@ -243,9 +245,10 @@ class Outside:
             return executor.bodies.encode(result, f"the result of {request.name}")
 
         try:
-            whole, reply = await self._store.transact(
-                effects.commit_with, proposal, request.key, effect, lane=Lane.COMMIT
-            )
+            with self._worker.standing.sending.of("a transactional effect"):
+                whole, reply = await self._store.transact(
+                    effects.commit_with, proposal, request.key, effect, lane=Lane.COMMIT
+                )
         except StoreUnavailable:
             self._worker.loop.call_soon(executor.lost, "the store was lost inside a transactional effect")
         except Exception as error:  # noqa: BLE001 - the author's, rolled back with everything
@@ -271,10 +274,17 @@ class Outside:
 
     def settle_late(self, executor: Executor, call: Call, result: Any, error: BaseException | None) -> None:
         """Settle the unknown that an attempt left behind."""
+        self._worker.standing.sending.begin(_LATE)  # from here on: the effect does not count as acting any more
         self.spawn(self._settle_late(executor, call, result, error))
 
     async def _settle_late(self, executor: Executor, call: Call, result: Any, error: BaseException | None) -> None:
         """Tell what became of an effect whose lease was lost while it acted: it answers the question it left (G18)."""
+        try:
+            await self._settle(executor, call, result, error)
+        finally:
+            self._worker.standing.sending.end(_LATE)
+
+    async def _settle(self, executor: Executor, call: Call, result: Any, error: BaseException | None) -> None:
         by = f"worker {self._worker.name}, late"
         if error is None:
             answer = {"happened": result, "by": by}

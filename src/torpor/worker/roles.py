@@ -197,7 +197,7 @@ class Commits(Protocol):
     def submit(self) -> None:
         """Ask for a flush."""
 
-    def alone(self, send: Callable[[], None]) -> None:
+    def alone(self, send: Callable[[], None], *, acts: bool = False) -> None:
         """Let `send` build and send the next commit by itself."""
 
     def hold(self, quiet: Callable[[], None]) -> None:

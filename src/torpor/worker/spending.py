@@ -179,15 +179,16 @@ class Spending:
 
     async def _commit(self, call: Call, doing: Doing, closing: tuple[int, int] | None) -> None:
         executor, worker = self._executor, self._worker
-        if executor.ended or not (worker.standing.may_write() or await worker.standing.restore()):
+        if executor.ended or not await worker.standing.stands():
             return
         proposal = executor.commits.build(alone=True)
         if proposal is None:
             return
         try:
-            whole, reply = await worker.store.transact(
-                effects.commit_inside, proposal, doing(proposal), closing, lane=Lane.COMMIT
-            )
+            with worker.standing.sending.of("something shared"):
+                whole, reply = await worker.store.transact(
+                    effects.commit_inside, proposal, doing(proposal), closing, lane=Lane.COMMIT
+                )
         except StoreUnavailable:
             worker.loop.call_soon(executor.lost, "the store was lost while something shared was asked for")
         except Exception as error:  # noqa: BLE001 - a defect of this commit's own, as in the committer

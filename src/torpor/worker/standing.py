@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from torpor import clock, rouse
 from torpor.store.protocol import Lane
 from torpor.worker.lines import logger
+from torpor.worker.sending import Sending
 from torpor.worker.stopping import Stopping
 from torpor.worker.threads import Threads
 
@@ -104,6 +105,8 @@ class Standing:
         self._said = ("", False)
         self.pausing = False
         """Whether a snapshot is about to be taken: nothing is claimed, no effect begins; what acted is still recorded."""
+        self.sending = Sending()
+        """What the worker has sent, each after it was asked whether it may, and has no answer of yet."""
         self.rousals = 0
         """How many it heard of."""
         self.recheck: Callable[[], Awaitable[None]] | None = None
@@ -187,6 +190,13 @@ class Standing:
         ):
             return self.ok()
         return self.look()
+
+    async def stands(self) -> bool:
+        """Wait until a commit may be sent, at this moment. False: this worker is gone."""
+        while not self.may_write():  # asked again: a snapshot may have shut the gate since everything was checked
+            if not await self.restore():
+                return False
+        return True
 
     def _two_clocks(self) -> tuple[int, int]:
         """Return a clock that stands still while the machine sleeps, and one that does not."""

@@ -34,6 +34,7 @@ VIEW_SECONDS = 0.5
 """So long a view waits for a commit that takes it along; and so far apart views are written at least."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
 _SLACK_SECONDS = 0.005
+_PART = "a part of a stream"
 
 
 class Speaking(Protocol):
@@ -117,9 +118,11 @@ class Streams:
         if not self._standing.may_write():
             self._look_into(batch, None)
             return
+        self._standing.sending.begin(_PART)
         self._store.transact_then(partial(self._answered, batch), streams.append, [said for _, said in batch])
 
     def _answered(self, batch: Batch, counters: list[int | None] | None, error: BaseException | None) -> None:
+        self._standing.sending.end(_PART)
         if counters is None or error is not None:
             self._look_into(batch, error)
         else:
@@ -151,22 +154,25 @@ class Streams:
 
     async def _settle_batch(self, batch: Batch, error: BaseException | None) -> list[int | None]:
         """Write a batch after an interruption of this process, or after it failed."""
+        if not await self._standing.stands():
+            return [None] * len(batch)
         wanted = [said for _, said in batch]
-        if not self._standing.may_write() and not await self._standing.restore():
-            return [None] * len(wanted)
-        if error is None:
+        failed: Exception
+        with self._standing.sending.of(_PART):
             try:
+                if error is not None:
+                    raise error
                 return await self._store.transact(streams.append, wanted)
+            except StoreUnavailable as unavailable:
+                log.warning("the store is unavailable, streams wait: %s", unavailable.message)
+                return [await self._find_out(said) for said in wanted]
             except Exception as raised:  # noqa: BLE001 - looked at below
-                error = raised
-        if not isinstance(error, StoreUnavailable) and len(wanted) == 1:
-            log.error("a run's stream could not be written", exc_info=error)
+                failed = raised
+        if len(wanted) == 1:
+            log.error("a run's stream could not be written", exc_info=failed)
             return [None]  # its lease is let go; whoever takes it over meets the same, and then a person is asked (G13)
-        if not isinstance(error, StoreUnavailable):
-            alone = [await self._settle_batch([one], None) for one in batch]
-            return [counter for [counter] in alone]
-        log.warning("the store is unavailable, streams wait: %s", error.message)
-        return [await self._find_out(said) for said in wanted]
+        alone = [await self._settle_batch([one], None) for one in batch]
+        return [counter for [counter] in alone]
 
     async def _find_out(self, said: Said) -> int | None:
         """Wait until the store answers, then learn what became of a write, in the fixed order (G3)."""

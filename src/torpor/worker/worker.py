@@ -125,7 +125,7 @@ class Worker:
         self._tags = [*dict.fromkeys(tags)] if only_tags else ["", *dict.fromkeys(tags)]
         self._served: dict[int, Served] = {}
         self._wake = asyncio.Event()
-        self.stopping = Stopping(drain_seconds, lambda: bool(self.unsettled))
+        self.stopping = Stopping(drain_seconds, lambda: bool(self.unsettled) or self._quiet.keeps)
         self._tenant = 0
         self._time = (0, 0.0)
         self._threads = Threads(threads, "torpor-step")
@@ -156,14 +156,16 @@ class Worker:
     async def _begin(self) -> None:
         own = self.detectors if self.clocks == rouse.Clocks() else None  # they are for the machine's clocks
         about = self.registry, self.shut_seconds, self.stopping, own
-        self.standing = Standing(self.store, self.life, rouse.Limits(tick_seconds=TICK_SECONDS), self.clocks, *about)
+        self.standing: Standing = Standing(
+            self.store, self.life, rouse.Limits(tick_seconds=TICK_SECONDS), self.clocks, *about
+        )
         self.standing.recheck, self.standing.on_copy, self.standing.log = self._recheck, self._end_copy, self.log
         self.committer = Committer(self.store, self.standing, lease_micros=clock.micros(self.lease_seconds))
         self.streams = Streams(self.store, self.standing)
         self.gate = Gate(self.store, self.standing)
         self.calls = Calls(self._threads)
         self.outside = Outside(self)
-        self._quiet = Quiet(self, self.snapshot_seconds)
+        self._quiet: Quiet = Quiet(self, self.snapshot_seconds)
         self._news = News(self.store, self.loop, self.executors, self.outside.spawn)
         alive = await asyncio.to_thread(self._alive)
         self._served = await self.store.transact(serve, self.flows, self._tags, alive)
@@ -188,6 +190,7 @@ class Worker:
         return frozenset(row.id for row in rows if self.store.prove_death(row) is Proof.NONE)
 
     async def _end(self) -> None:
+        self.stopping.ask()
         for executor in list(self.executors.values()):
             executor.lost(self.standing.gone or "the worker ended")
         for close in self._closing:
@@ -241,6 +244,12 @@ class Worker:
             return 0
         if not (self.standing.ok() or await self.stopping.unless_asked(self.standing.restore())):
             return 0
+        if not self.standing.ok():
+            return 0  # a snapshot shut the gate since everything was checked
+        with self.standing.sending.of("a claim"):
+            return await self._claim_now(free)
+
+    async def _claim_now(self, free: int) -> int:
         micros = clock.micros(self.lease_seconds)
         try:
             claimed, blobs = await self.store.transact(
@@ -354,7 +363,10 @@ class Worker:
             await self._end_shut()
             names = [executor.name for executor in self.executors.values()]
             if names and not self.standing.gone:
-                self.log.warning("effects were still running at the end of the drain", runs=names)
+                waited = "effects waited for the end of a snapshot until the end of the drain"
+                self.log.warning(
+                    waited if self._quiet.keeps else "effects were still running at the end of the drain", runs=names
+                )
 
     async def _end_shut(self) -> None:
         """Let a shut gate, which is given up now, say why; but wait for no store that is away."""
