@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from torpor.worker.standing import Standing
     from torpor.worker.stopping import Stopping
 
+KEPT = "effects waited for the end of a snapshot until the end of the drain"
 SNAPSHOT_SECONDS = 30.0
 """How long a snapshot waits for effects that act."""
 _LOOK_SECONDS = 0.01

@@ -33,7 +33,7 @@ from torpor.worker.lines import logger
 from torpor.worker.linger import LINGER_SECONDS
 from torpor.worker.news import News
 from torpor.worker.outside import Outside
-from torpor.worker.quiet import SNAPSHOT_SECONDS, Quiet
+from torpor.worker.quiet import KEPT, SNAPSHOT_SECONDS, Quiet
 from torpor.worker.renewals import Held, Renewals
 from torpor.worker.standing import SHUT_SECONDS, Standing
 from torpor.worker.stopping import Stopping
@@ -156,9 +156,8 @@ class Worker:
     async def _begin(self) -> None:
         own = self.detectors if self.clocks == rouse.Clocks() else None  # they are for the machine's clocks
         about = self.registry, self.shut_seconds, self.stopping, own
-        self.standing: Standing = Standing(
-            self.store, self.life, rouse.Limits(tick_seconds=TICK_SECONDS), self.clocks, *about
-        )
+        limits = rouse.Limits(tick_seconds=TICK_SECONDS)
+        self.standing: Standing = Standing(self.store, self.life, limits, self.clocks, *about)
         self.standing.recheck, self.standing.on_copy, self.standing.log = self._recheck, self._end_copy, self.log
         self.committer = Committer(self.store, self.standing, lease_micros=clock.micros(self.lease_seconds))
         self.streams = Streams(self.store, self.standing)
