@@ -362,10 +362,8 @@ class Worker:
             await self._end_shut()
             names = [executor.name for executor in self.executors.values()]
             if names and not self.standing.gone:
-                waited = "effects waited for the end of a snapshot until the end of the drain"
-                self.log.warning(
-                    waited if self._quiet.keeps else "effects were still running at the end of the drain", runs=names
-                )
+                said = KEPT if self._quiet.keeps else "effects were still running at the end of the drain"
+                self.log.warning(said, runs=names)
 
     async def _end_shut(self) -> None:
         """Let a shut gate, which is given up now, say why; but wait for no store that is away."""
