@@ -139,7 +139,7 @@ PLANTED = (
     ),
     Planted("store", "a run is parked over an unseen signal", ("G13", "G7"), ((SqliteTx, "leave", _leave_unseen),), 3),
     Planted("worker", "the gate always opens", ("G4", "G12"), ((gate, "gate", _always(Gate.GO)),), 4),
-    Planted("engine", "a child starts below a cancel", ("G12",), ((family, "falling", _always(set())),), 200),
+    Planted("engine", "a child starts below a cancel", ("G12",), ((family, "falling", _always(set())),), 1450),
     Planted("waker", "a cascade comes after twenty seconds", ("G12",), ((waker, "SWEEPS", LATE_CASCADE),), 15),
     Planted(
         "engine",
