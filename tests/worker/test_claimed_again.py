@@ -57,3 +57,20 @@ def test_a_run_that_is_claimed_again_has_one_executor(store: Store, moment: Mome
         assert [line.epoch for line in await lab.journal(run)] == [2, 2]
 
     on(store, moment, app, check)
+
+
+def test_a_run_that_is_lost_before_it_begins_does_not_begin(store: Store, moment: Moment) -> None:
+    """Its callback comes all the same: a body made then would never run, and nobody would close it."""
+
+    async def check(lab: Lab) -> None:
+        begun: asyncio.Queue[asyncio.Future[str]] = asyncio.Queue()
+        BEGUN[:] = [begun]
+        worker: Any = await lab.worker()
+        await lab.start(holds)
+        await asyncio.wait_for(begun.get(), PATIENCE_SECONDS)
+        (executor,) = worker.executors.values()
+        executor.lost("its worker ends")
+        executor.start()
+        assert executor.turn is None
+
+    on(store, moment, app, check)

@@ -96,6 +96,8 @@ class Executor:
 
     def start(self) -> None:
         """Begin: a plain callback of the worker's loop."""
+        if self.ended:
+            return  # lost since it was claimed: a body that is made now would never run
         state = self._claimed.state
         self._asked, settled = beginning.question(self, self._claimed)
         stalled = self.run.stalls >= POISON_TAKEOVERS  # since it was put away last: an answer given before says nothing
@@ -221,8 +223,6 @@ class Executor:
 
     def resubmit(self) -> None:
         """Send again what is gathered, or see what is next."""
-        if self.ended:
-            return
         if self.commits.last is not None or self.commits.draft.entries:
             self.commits.submit()
         else:
