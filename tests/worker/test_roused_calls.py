@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.patience import PATIENCE_SECONDS
+from tests.worker.asking import HELD, ask, asked
 from tests.worker.labs import FaultyStore, HeldAnswer, asleep, commits_of, on, once
 from torpor import NOT_DONE, App, Context, RunCancelled, RunFailed, rouse
 from torpor.worker.roused import MOST_AGAIN
@@ -23,25 +24,12 @@ if TYPE_CHECKING:
     from torpor.testing import Lab
 
 app = App()
-HELD: list[asyncio.Queue[asyncio.Future[str]]] = []
 ATTEMPTS: list[int] = []
 LOOKS: list[Callable[[], object]] = []
 """What happens in `verify`, the next times it is asked."""
 RESEEDED: list[float] = []
 LOOKED: list[int] = []
 """How many phases of RESEED were done when `verify` was asked."""
-
-
-async def ask() -> str:
-    """Ask somebody; the test says how that ends."""
-    said: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    HELD[-1].put_nowait(said)
-    return await said
-
-
-async def asked() -> asyncio.Future[str]:
-    """Wait until somebody is asked, and return what the answer is to be put into."""
-    return await asyncio.wait_for(HELD[-1].get(), PATIENCE_SECONDS)
 
 
 @app.step

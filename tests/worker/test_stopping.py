@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.patience import PATIENCE_SECONDS
+from tests.worker.asking import HELD, ask, asked
 from tests.worker.labs import FaultyStore, HeldAnswer, asleep, commits_of, on, once, times
 from tests.worker.test_shut import until
 from torpor import App, Context, rouse
@@ -27,22 +28,9 @@ if TYPE_CHECKING:
     from torpor.testing import Lab
 
 app = App()
-HELD: list[asyncio.Queue[asyncio.Future[str]]] = []
 ATTEMPTS: list[int] = []
 FAILS: list[Exception] = []
 """What the next attempt fails with."""
-
-
-async def ask() -> str:
-    """Ask somebody; the test says how that ends."""
-    said: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    HELD[-1].put_nowait(said)
-    return await said
-
-
-async def asked() -> asyncio.Future[str]:
-    """Wait until somebody is asked, and return what the answer is to be put into."""
-    return await asyncio.wait_for(HELD[-1].get(), PATIENCE_SECONDS)
 
 
 @app.effect

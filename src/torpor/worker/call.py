@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
-
-from torpor import rouse
 
 if TYPE_CHECKING:
     import asyncio
@@ -38,5 +36,5 @@ class Call:
     intent_seq: int = 0
     running: asyncio.Future[Any] | None = None
     context: EffectContext | None = None
-    life: str = field(default_factory=rouse.incarnation)
+    life: str = ""
     """The incarnation in which the attempt began."""

@@ -231,6 +231,7 @@ class Outside:
         if proposal is None:
             return
         definition, request = call.request.definition, call.request
+        call.life = rouse.incarnation()
 
         def effect(connection: Any) -> bytes:
             if definition is None:
