@@ -135,6 +135,7 @@ def test_a_host_that_asks_again_hears_no_answer_of_the_first_time(place: Place) 
             quiet._seconds = 60.0  # noqa: SLF001 - as above
             second = asyncio.create_task(host.answer(["before"]))
             assert (await first).startswith("refused: after ")
+            await until(lambda: process.worker.standing.pausing)  # the second's: in between the gate was open for all
             _events["leave"].set()
             assert await second == "ready"
             assert not rouse.process_registry.is_open
