@@ -14,7 +14,7 @@ from torpor import App, Context, NeedsPerson, UsageError
 from torpor.core.run import State
 from torpor.engine import waits
 from torpor.testing import Place
-from torpor.testing.sweeping import sweep as lab_sweep
+from torpor.testing.sweeping import sweep
 
 if TYPE_CHECKING:
     from tests.stores import Moment
@@ -192,19 +192,26 @@ def test_messages_between_runs_arrive_once_and_in_order(store: Store, moment: Mo
     on(store, moment, app, check)
 
 
-def test_a_waker_that_dies_in_the_middle_delivers_once(store: Store, moment: Moment) -> None:
+def test_a_waker_that_dies_in_the_middle_delivers_once(
+    store: Store, moment: Moment, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its transaction is whole or was never: the messages go out later, none twice."""
     faulty = FaultyStore(store)
+    deaths = [InterruptedError()]
 
-    def sweeps_a_message(op: Any, args: tuple[Any, ...]) -> bool:
-        del args
-        return op is lab_sweep and bool(faulty.transact_now(lambda tx: tx.outbox(limit=1)))
+    def dies_with_a_message(tx: Any, dead: Any) -> None:
+        """Asked inside the sweep's own transaction: what is sent a moment later is another sweep's."""
+        had = bool(tx.outbox(limit=1))
+        sweep(tx, dead)
+        if had and deaths:
+            raise deaths.pop()
+
+    monkeypatch.setattr("torpor.testing.lab.sweep", dies_with_a_message)
 
     async def check(lab: Lab) -> None:
         target = await lab.start(receiver)
         run = await lab.start(sender, target.name)
-        dies = once(sweeps_a_message, InterruptedError())
-        faulty.fault = lambda op, args: "away" if op is waits.deliver else dies(op, args)  # not by the worker itself
+        faulty.fault = lambda op, _args: "away" if op is waits.deliver else None  # not by the worker itself
         with pytest.raises(InterruptedError):
             await lab.settle()
         assert await lab.store.transact(lambda tx: tx.outbox(limit=9)) != []
