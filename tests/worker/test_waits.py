@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.worker.counter import COUNTER
-from tests.worker.labs import FaultyStore, no_fault, on, once
+from tests.worker.labs import FaultyStore, no_fault, on
 from torpor import App, Context, NeedsPerson, UsageError
 from torpor.core.run import State
 from torpor.engine import waits

@@ -96,21 +96,21 @@ def _pid_namespace() -> str | None:
 class Mark:
     """Something a copy of this process does not inherit."""
 
-    __slots__ = ("_page", "_pid")
+    __slots__ = ("page", "pid")
 
     def __init__(self) -> None:
         """Set the mark in this process."""
-        self._pid = os.getpid()
-        self._page = _page_wiped_on_fork()
-        self._page[0] = _INTACT
+        self.pid = os.getpid()
+        self.page = _page_wiped_on_fork()
+        self.page[0] = _INTACT
 
     def is_intact(self) -> bool:
         """Whether this is the process in which the mark was set, and nobody wiped it."""
-        return self._page[0] == _INTACT and self._pid == os.getpid()
+        return self.page[0] == _INTACT and self.pid == os.getpid()
 
     def wipe(self) -> None:
         """Do by hand what the kernel does in a copy."""
-        self._page[0] = 0
+        self.page[0] = 0
 
 
 def _page_wiped_on_fork() -> mmap.mmap | bytearray:
@@ -153,7 +153,10 @@ class PerProcess(Generic[T]):
     def get(self) -> T:
         """The value of this process."""
         link = self._last
-        if link.mark.is_intact():
+        mark = link.mark
+        if (
+            mark.page[0] == _INTACT and mark.pid == os.getpid()
+        ):  # is_intact, without its call: this is asked for each step
             return link.value
         return self._walk_on(link).value
 

@@ -134,17 +134,25 @@ class Commits:
 
     def submit(self) -> None:
         """Ask the committer for a flush, once."""
-        if not (self._under_way is not None or self._submitted or self._held or self._executor.ended):
-            pausing = self._executor.worker.standing.pausing
-            place = next((n for n, (_, acts) in enumerate(self._alone) if not (acts and pausing)), None)
-            if place is not None:
-                send, _ = self._alone[place]
-                del self._alone[place]
-                self._submitted = self._alone_begun = True
-                send()
-            elif not self._alone or self.draft.entries or self.last is not None:
-                self._submitted = True
-                self._executor.worker.committer.submit(self)
+        if self._under_way is not None or self._submitted or self._held or self._executor.ended:
+            return
+        if self._alone and self._send_alone():
+            return
+        if not self._alone or self.draft.entries or self.last is not None:
+            self._submitted = True
+            self._executor.worker.committer.submit(self)
+
+    def _send_alone(self) -> bool:
+        """Begin the first that waits to be sent by itself, unless it acts and a snapshot is about to be taken."""
+        pausing = self._executor.worker.standing.pausing
+        place = next((n for n, (_, acts) in enumerate(self._alone) if not (acts and pausing)), None)
+        if place is None:
+            return False
+        send, _ = self._alone[place]
+        del self._alone[place]
+        self._submitted = self._alone_begun = True
+        send()
+        return True
 
     def alone(self, send: Callable[[], None], *, acts: bool = False) -> None:
         """Let `send` build and send the next commit by itself, before any other of this run.

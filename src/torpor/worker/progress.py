@@ -10,7 +10,6 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from torpor import rouse
 from torpor.core.commit import NewMessage
 from torpor.core.effect import After, Safety, after_exception
 from torpor.core.ids import parse_run
@@ -206,7 +205,7 @@ class Progress:
         if definition is None or roused.held(self._executor, call):
             return
         context = call.context = context_of(self._executor, call) if definition.takes_context else None
-        self.attempts[request.key], call.life = call.attempt, rouse.incarnation()
+        self.attempts[request.key] = call.attempt
         done: Callable[[Any, BaseException | None], None] = partial(self._ended, call)
         trace, within = self._executor.trace, definition.within
         if trace is not None:

@@ -54,9 +54,13 @@ def made_again(executor: Executor, call: Call, error: BaseException) -> bool:
 
 
 def held(executor: Executor, call: Call) -> bool:
-    """Put off a call that may not begin yet, until the worker may act; say whether. Meanwhile it is under way."""
+    """Put off a call that may not begin yet, until the worker may act; say whether. Meanwhile it is under way.
+
+    One that may begin is noted to begin in the life in which the worker may act: it is the one that was asked about.
+    """
     standing, step = executor.worker.standing, call.request.kind is CallKind.STEP
     if standing.ok() if step else standing.may_write():  # the last moment to see that this process was away
+        call.life = standing.incarnation
         return False
     if step:
         executor.worker.outside.spawn(_begin(executor, call))
