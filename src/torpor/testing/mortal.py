@@ -14,6 +14,7 @@ A plain function that runs in a thread cannot be stopped; it runs to its end and
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import gc
 import inspect
 import sys
@@ -117,8 +118,11 @@ class Life:
 
 
 OWNER: ContextVar[Life | None] = ContextVar("torpor_testing_owner", default=None)
-_BODIES: list[Coroutine[Any, Any, Any]] = []
-"""Bodies of killed coroutines, kept for good: to forget one would run its `finally` blocks."""
+
+
+def _keep(body: object) -> None:
+    """Keep a killed coroutine for good, beyond the end of the interpreter: to forget it would run its `finally` blocks."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(body))
 
 
 def _forget(body: object) -> bool:
@@ -162,7 +166,7 @@ class _Mortal(Coroutine[Any, Any, T]):
     def _stand_still(self) -> Any:
         if self._life.buried:
             if not _forget(self._body):
-                _BODIES.append(self._body)
+                _keep(self._body)
             raise asyncio.CancelledError
         never: Any = asyncio.get_running_loop().create_future()
         never._asyncio_future_blocking = True  # noqa: SLF001 - what `await` on a future does
