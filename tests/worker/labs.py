@@ -77,6 +77,15 @@ def on(
     asyncio.run(main())
 
 
+async def until(there: Callable[[], Any]) -> None:
+    """Let the loop go round until something is there: what has no event, and some of it is set by other threads."""
+    loop = asyncio.get_running_loop()
+    while not there():
+        round_over = loop.create_future()
+        loop.call_soon(round_over.set_result, None)
+        await round_over
+
+
 def asleep(worker: Any) -> None:
     """Let a worker's machine sleep for a minute; nobody has noticed yet."""
     clocks = ClocksByHand()

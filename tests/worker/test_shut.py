@@ -8,13 +8,14 @@ import re
 import threading
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.patience import PATIENCE_SECONDS
 from tests.rouse.clocks_by_hand import ClocksByHand
 from tests.worker.counter import COUNTER
+from tests.worker.labs import until
 from torpor import App, Context, rouse
 from torpor.client import Client
 from torpor.core.ids import parse_run
@@ -132,15 +133,6 @@ async def another_acts(place: Place, run: str) -> None:
 
 
 DONE = ["outcome 1", "intent 1", "outcome 1", "outcome 1"]
-
-
-async def until(there: Callable[[], Any]) -> None:
-    """Let the loop go round until something is there: what has no event, and some of it is set by other threads."""
-    loop = asyncio.get_running_loop()
-    while not there():
-        round_over = loop.create_future()
-        loop.call_soon(round_over.set_result, None)
-        await round_over
 
 
 def test_a_worker_that_tells_nobody_acts_in_a_process_that_is_not_sound(place: Place) -> None:
