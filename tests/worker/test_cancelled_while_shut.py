@@ -1,4 +1,4 @@
-"""A run that is cancelled while its worker waits until it may act: what was about to be sent by itself is not sent (G12)."""
+"""A run that is cancelled or interrupted while its worker waits until it may act (G12, G13)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from tests.worker.counter import COUNTER
 from tests.worker.labs import on, until
-from torpor import App, Context
+from torpor import App, Client, Context
 
 if TYPE_CHECKING:
     from tests.stores import Moment
@@ -90,5 +90,24 @@ def test_what_a_cancelled_run_was_about_to_do_is_not_done(store: Store, moment: 
         kinds = [line.key.split("#")[0] for line in await lab.journal(run) if line.key]
         assert not {"book", "budget", "rate", "mail"} & set(kinds), kinds
         assert not worker.executors
+
+    on(store, moment, app, check)
+
+
+@pytest.mark.parametrize("flow", [books, reserves, takes], ids=["transactional", "budget", "rate"])
+def test_an_interrupt_ends_it_too(store: Store, moment: Moment, flow: Any) -> None:
+    """The run does not stand still behind a commit that is not sent any more (G13)."""
+
+    async def check(lab: Lab) -> None:
+        worker = await lab.worker()
+        waiting = Waiting(worker.standing)
+        run = await lab.start(flow)
+        await waiting.reached.wait()
+        executor = worker.executors[run.number]
+        await Client(lab.store).interrupt(run.name, by="ben")
+        await until(lambda: executor.unread)
+        waiting.released.set()
+        await lab.settle()
+        assert await lab.state(run) == "failed"
 
     on(store, moment, app, check)

@@ -13,7 +13,8 @@ import pytest
 
 from tests.patience import PATIENCE_SECONDS
 from tests.worker.counter import COUNTER
-from tests.worker.test_shut import DONE, _events, another_acts, at_work, journal, until
+from tests.worker.labs import until
+from tests.worker.test_shut import DONE, _events, another_acts, at_work, journal
 from torpor import rouse
 from torpor.client import Client
 from torpor.waker import Waker

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.worker.counter import COUNTER
-from tests.worker.test_shut import at_work, until
+from tests.worker.labs import until
+from tests.worker.test_shut import at_work
 from torpor import App, Context, rouse
 from torpor.client import Client
 from torpor.worker.snapshot_door import AT_ONCE, CALLED_OFF, Door

@@ -11,9 +11,9 @@ import pytest
 
 from tests.patience import PATIENCE_SECONDS
 from tests.worker.counter import COUNTER
-from tests.worker.labs import FaultyStore, Hold, commits_of, once
+from tests.worker.labs import FaultyStore, Hold, commits_of, once, until
 from tests.worker.test_quiet import door, ended
-from tests.worker.test_shut import at_work, journal, until
+from tests.worker.test_shut import at_work, journal
 from torpor import App, Context, EffectContext, RateLimited, minutes, rouse
 from torpor.client import Client
 from torpor.core.ids import parse_run

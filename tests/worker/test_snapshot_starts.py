@@ -10,9 +10,8 @@ import pytest
 
 from tests.patience import PATIENCE_SECONDS
 from tests.worker.counter import COUNTER
-from tests.worker.labs import Hold, once
+from tests.worker.labs import Hold, once, until
 from tests.worker.test_quiet import door
-from tests.worker.test_shut import until
 from tests.worker.test_snapshot_ready import EVENTS, Faulty, app, fresh, place, saying, waits, working_at
 from torpor import rouse
 from torpor.client import Client

@@ -13,8 +13,7 @@ import pytest
 
 from tests.patience import PATIENCE_SECONDS
 from tests.worker.asking import HELD, ask, asked
-from tests.worker.labs import FaultyStore, HeldAnswer, asleep, commits_of, on, once, times
-from tests.worker.test_shut import until
+from tests.worker.labs import FaultyStore, HeldAnswer, asleep, commits_of, on, once, times, until
 from torpor import App, Context, rouse
 from torpor.engine.effects import look
 from torpor.worker import standing as standing_file

@@ -181,6 +181,8 @@ class Spending:
         executor, worker = self._executor, self._worker
         if executor.ended or not await worker.standing.stands():
             return
+        if executor.progress.effects.going.get(call.request.key) is not call:
+            return  # the run was cancelled meanwhile, and what it undoes commits by itself
         proposal = executor.commits.build(alone=True)
         if proposal is None:
             return
