@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.patience import PATIENCE_SECONDS
 from torpor.errors import UsageError
+from torpor.worker import snapshot_door
 from torpor.worker.snapshot_door import answering
 
 if TYPE_CHECKING:
@@ -74,6 +78,41 @@ def test_the_place_of_one_that_is_gone_is_taken(door: Path) -> None:
             assert await said(door, b"none\n") == "open"
 
     asyncio.run(check())
+
+
+def test_of_two_that_find_a_dead_listener_one_takes_its_place(door: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However they come between each other: a worker whose socket were gone would never hear of a snapshot."""
+    looked, other_listens, both = threading.Event(), threading.Event(), threading.Barrier(2, timeout=PATIENCE_SECONDS)
+    listens = snapshot_door._listens  # noqa: SLF001 - the moment between the look and what follows from it
+
+    def slowly(path: str) -> bool:
+        found = listens(path)
+        if not looked.is_set():
+            looked.set()
+            other_listens.wait(timeout=0.5)  # it comes between now, if it can
+        return found
+
+    async def listen() -> str:
+        async with answering(str(door), lambda: None, willing):
+            other_listens.set()
+            await asyncio.to_thread(both.wait)
+            return "listens"
+
+    def work() -> str:
+        try:
+            return asyncio.run(listen())
+        except UsageError:
+            both.wait()
+            return "is told"
+
+    monkeypatch.setattr(snapshot_door, "_listens", slowly)
+    with socket.socket(socket.AF_UNIX) as gone:
+        gone.bind(str(door))
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(work)
+        looked.wait(PATIENCE_SECONDS)
+        second = pool.submit(work)
+        assert sorted([first.result(), second.result()]) == ["is told", "listens"]
 
 
 def test_what_is_no_socket_stays(door: Path) -> None:

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import fcntl
 import math
 import os
 import select
@@ -65,7 +66,7 @@ async def answering(
 
     door = Door(opened, why_not)
     try:
-        listening, own = _bound(path)
+        listening, own = await _alone_at(path)
         server = await asyncio.start_unix_server(door.serve, sock=listening, limit=_MOST_BYTES)
     except OSError as error:
         why = "another process listens there" if error.errno == errno.EADDRINUSE else error.strerror or error
@@ -74,15 +75,25 @@ async def answering(
     try:
         yield
     finally:
-        server.close()
-        door.shut()
         with suppress(OSError):
             if _identity(path) == own:
-                os.unlink(path)  # noqa: PTH108 - one call, on the loop
+                os.unlink(path)  # noqa: PTH108 - one call, on the loop; while it listens nobody else takes the place
+        server.close()
+        door.shut()
+
+
+async def _alone_at(path: str) -> tuple[socket.socket, tuple[int, int]]:
+    """Return what `_bound` does, one process at a time: of two that find a dead listener none removes the other's socket."""
+    folder = os.open(os.path.dirname(path) or ".", os.O_RDONLY)  # noqa: PTH120 - as a string, for errors
+    try:
+        await asyncio.to_thread(fcntl.flock, folder, fcntl.LOCK_EX)
+        return _bound(path)
+    finally:
+        os.close(folder)
 
 
 def _bound(path: str) -> tuple[socket.socket, tuple[int, int]]:
-    """Return a socket that is bound to `path`, and what the file there is. Takes the place of a listener that is gone.
+    """Return a socket that listens at `path`, and what the file there is. Takes the place of a listener that is gone.
 
     Raises OSError: somebody listens there, something else is there, or nothing can be.
     """
@@ -96,6 +107,7 @@ def _bound(path: str) -> tuple[socket.socket, tuple[int, int]]:
             listening.bind(path)
         finally:
             os.umask(usual)
+        listening.listen()
         return listening, _identity(path)
     except BaseException:
         listening.close()
