@@ -42,8 +42,12 @@ async def said(lab: Lab, run: Run) -> str:
     return await Client(lab.store).text(run.name)
 
 
-def test_trouble_is_waited_out(store: Store, moment: Moment, provider: Provider) -> None:
-    """An error, an answer that breaks off, a limit: each is waited out asleep, and what was streamed of it is taken back."""
+@pytest.mark.parametrize("retries", [0, 2], ids=["asks once", "as usual"])
+def test_trouble_is_waited_out(store: Store, moment: Moment, provider: Provider, retries: int) -> None:
+    """An error, an answer that breaks off, a limit: each is waited out asleep, and what was streamed of it is taken back.
+
+    However often the provider's client tries again by itself: usually twice, awake, and nothing is on record.
+    """
     provider.say(
         Refuses(500),
         Cuts(Says("this will never end"), after=3),
@@ -55,7 +59,7 @@ def test_trouble_is_waited_out(store: Store, moment: Moment, provider: Provider)
     patient = app.agent("patient", agent)
 
     async def check(lab: Lab) -> None:
-        async with provider.model() as agent.model:
+        async with provider.model(retries=retries) as agent.model:
             run = await lab.start(patient, "hello")
             began = lab.now
             assert await lab.result(run) == "all is well "
@@ -65,6 +69,27 @@ def test_trouble_is_waited_out(store: Store, moment: Moment, provider: Provider)
             failures = [line.value for line in await lab.journal(run) if "said" in (line.value or ())]
             assert [value["kind"] for value in failures] == ["ModelTrouble"] * 3
             assert [value["said"]["verdict"] for value in failures] == ["Retry", "Retry", "Wait"]
+
+    on(store, moment, app, check)
+
+
+@pytest.mark.parametrize("standing_in", [False, True], ids=["alone", "stands in"])
+def test_an_author_may_let_the_client_try_again(
+    store: Store, moment: Moment, provider: Provider, *, standing_in: bool
+) -> None:
+    """What the settings say counts; a list of models that stand in for each other goes on at the first refusal."""
+    app, agent = App(), Agent(model_settings=None if standing_in else {"max_retries": 1})
+    patient = app.agent("patient", agent)
+
+    async def check(lab: Lab) -> None:
+        async with provider.model(retries=2) as model:
+            agent.model = FallbackModel(Script(refused(500), refused(500)), model) if standing_in else model
+            provider.say(Refuses(503), Says("well"))
+            run = await lab.start(patient, "hello")
+            assert await lab.result(run) == "well "
+            failures = [line for line in await lab.journal(run) if "said" in (line.value or ())]
+            assert len(provider.requests) == 2
+            assert len(failures) == standing_in
 
     on(store, moment, app, check)
 

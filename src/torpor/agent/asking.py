@@ -56,6 +56,8 @@ MOST_CUTS = 2
 """So often the window is halved for a provider that says it is too long."""
 _LEAST_WINDOW = 500
 _AGAIN, _FAIL = "again", "fail"
+_RETRIES = "max_retries"
+"""The setting of pydantic-ai that tells a provider's client how often to try again (settings.py, ModelSettings)."""
 
 _not_before: dict[str, int] = {}
 """Until when a provider wants to be left alone, by rate bucket: the store's time, in microseconds."""
@@ -106,13 +108,14 @@ class RecordedModel(WrapperModel):
         """Ask the model now, and emit its words as they come."""
         who = self.conversation.declared.name
         speech = parts.Speech(ctx, who)
+        settings = asked_once(self.wrapped, call.settings)
         with spans.chat(who, ctx.run_id, self.wrapped) as model:
             if not streams(model):
-                response = await model.request(messages, call.settings, call.parameters)
+                response = await model.request(messages, settings, call.parameters)
                 for part in response.parts:
                     speech.say(part.content if isinstance(part, TextPart) else "")
                 return response
-            async with model.request_stream(messages, call.settings, call.parameters) as stream:
+            async with model.request_stream(messages, settings, call.parameters) as stream:
                 async for event in stream:
                     speech.say(text_of(event))
             return stream.get()
@@ -294,6 +297,25 @@ def _response(recorded: Any) -> ModelResponse:
         message = f"a model's answer was recorded as {type(response).__name__}"
         raise TypeError(message)
     return response
+
+
+def asked_once(model: Model, settings: ModelSettings | None) -> ModelSettings | None:
+    """Add to a call's settings that the provider's client does not try again by itself: each attempt is a step, on record.
+
+    What the author says of it, `ModelSettings(max_retries=2)`, counts. A model that knows no such setting gets none.
+    """
+    said: ModelSettings = {**(model.settings or {}), **(settings or {})}
+    if _RETRIES in said or any(_RETRIES in one.unsupported_settings for one in _inner(model)):
+        return settings
+    return {**(settings or {}), "max_retries": 0}
+
+
+def _inner(model: Model) -> list[Model]:
+    """Return the models that are asked in the end: those of a `FallbackModel`, or what a wrapper wraps."""
+    within: Sequence[Model] = getattr(model, "models", ())
+    if not within and isinstance(model, WrapperModel):
+        within = [model.wrapped]
+    return [one for each in within for one in _inner(each)] or [model]
 
 
 def streams(model: Model) -> bool:
