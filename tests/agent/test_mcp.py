@@ -163,6 +163,29 @@ def test_what_a_server_answers_is_an_answer(shop: Shop, store: Store, moment: Mo
         on(store, moment, app, check)
 
 
+def test_an_author_may_doubt_what_a_server_answers(tmp_path: Path, durable: Store, moment: Moment) -> None:
+    """With `tool_error_behavior="error"` an error of a `once` tool is a question: it may have acted before it said so."""
+    shop = Shop(tmp_path, "http")
+    shop.start()
+    toolset: Any = MCPToolset(f"http://127.0.0.1:{shop.port}/mcp", id="shop", tool_error_behavior="error")
+    app, script = App(), Script(call("refuse"), "done")
+    app.agent("keeper", Agent(script, toolsets=[toolset]))
+
+    async def check(lab: Lab) -> None:
+        run = await lab.start("keeper", "shop")
+        await lab.settle()
+        [wait] = await lab.waits(run)
+        assert wait.kind == "attention"
+        assert "we are closed" in str(wait.show["why"])
+        await lab.answer(wait, happened="it is bought")
+        assert await lab.result(run) == "done"
+        assert outcomes(script) == [("refuse", "success it")]
+        assert shop.acts == ["refuse"]
+
+    on(durable, moment, app, check)
+    shop.end()
+
+
 @pytest.mark.parametrize("wrong", ["missing", "ends at once", "nobody listens"])
 def test_a_server_that_does_not_start(
     wrong: str, tmp_path: Path, store: Store, moment: Moment, monkeypatch: pytest.MonkeyPatch
