@@ -163,7 +163,7 @@ class ModelCall:
         return guest.has(CallKind.ASK, "ask", place) and not guest.has(CallKind.STEP, MODEL, place)
 
     async def _ask(self, place: str, sent: list[ModelMessage], held: tuple[str, int] | None) -> Any:
-        made = definition(MODEL, self._act(sent, held), Safety.REPEATABLE)
+        made = definition(MODEL, self._act(sent, held), Safety.REPEATABLE, paid=True)
         return await self._conversation.guest.call(lambda ctx: ctx.perform(made, {"args": []}, place))
 
     async def _take_place(self) -> None:

@@ -33,7 +33,12 @@ if TYPE_CHECKING:
 
 
 def definition(
-    name: str, act: Callable[..., Coroutine[Any, Any, Any]], safety: Safety, timeout_seconds: float | None = None
+    name: str,
+    act: Callable[..., Coroutine[Any, Any, Any]],
+    safety: Safety,
+    timeout_seconds: float | None = None,
+    *,
+    paid: bool = False,
 ) -> Definition:
     """Return the definition of a call that is made on the way. It acts with the context variables of whoever asks for it."""
     return Definition(
@@ -47,6 +52,7 @@ def definition(
         takes_context=True,
         within=contextvars.copy_context(),
         settled=outcomes.settled,
+        paid=paid,
     )
 
 

@@ -18,6 +18,7 @@ from torpor.cli.spoken import moment
 from torpor.client import Client
 from torpor.engine.queries.spoken import plural
 from torpor.runtime import Process, tune
+from torpor.worker.unsettled import buying
 
 if TYPE_CHECKING:
     from torpor.cli.feed import Feed
@@ -84,9 +85,12 @@ class Driver:
             self.acting = [e.name for e in worker.executors.values() if e.progress.effects.past_gate]
             shut = worker.ready.is_set() and not worker.standing.ok()
             waiting = ""
+            answering = [e.name for e in worker.executors.values() if buying(e)]
             if self.acting:
                 gate = " and for the gate, which is shut, to open" if shut else ""
                 waiting = f"an effect of {', '.join(self.acting)} to end{gate}"
+            elif answering and not (shut or worker.stopping.asked):
+                waiting = f"the model that answers {', '.join(answering)}"
             elif shut and not worker.stopping.asked and (unsettled := worker.unsettled):
                 waiting = f"the gate, which is shut, to open, so that what {', '.join(unsettled)} did is recorded"
             if waiting:

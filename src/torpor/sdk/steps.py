@@ -100,6 +100,8 @@ class Definition:
     """The context variables it runs with, if they are not those of whoever starts it."""
     settled: Callable[[Any, str], Any] | None = field(default=None, repr=False, compare=False)
     """Makes an outcome of the result that a person says it had, and of who says so; None: the result is the outcome."""
+    paid: bool = False
+    """Whether an attempt costs money, so that a worker that drains lets one that is under way end."""
 
 
 def seconds_of(duration: float | timedelta | None, what: str) -> float | None:

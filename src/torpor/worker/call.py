@@ -38,3 +38,9 @@ class Call:
     context: EffectContext | None = None
     life: str = ""
     """The incarnation in which the attempt began."""
+
+
+def buys(call: Call) -> bool:
+    """Whether a call that runs costs money: thrown away, it is paid for again."""
+    definition = call.request.definition
+    return call.running is not None and definition is not None and definition.paid

@@ -165,7 +165,7 @@ class Executor:
             self._end_turn(turn)
         elif self.interrupts and not self.undoing and interrupting.interrupt(self, turn):
             self._linger.end()
-        elif self.draining and not self.progress.effects.going:
+        elif self.draining and not (self.progress.effects.going or self.progress.steps):
             self._drain_on()
         else:
             self._go_on_waiting(turn)
@@ -304,12 +304,12 @@ class Executor:
             del self.progress, self.commits, self._linger  # see there
 
     def drain(self) -> None:
-        """Let effects in flight end, cancel steps, and give the lease back so that others go on at once."""
+        """Let effects and paid answers in flight end, cancel other steps, and give the lease back: others go on at once."""
         self.draining = True
         if self._linger.active and self.turn is not None and not self.commits.pending:
             self._suspend(self.turn)  # nobody needs to go on with it
             return
-        self.progress.cancel_steps()
+        self.progress.cancel_steps(but_paid=True)
         if not self.commits.in_flight:
             self.progress.effects.forget_unsent()
             self.commits.draft = self.commits.draft.only_results()

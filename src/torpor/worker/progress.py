@@ -21,7 +21,7 @@ from torpor.worker import ahead, roused, undoing
 from torpor.worker.acting import Effects, context_of, key_of, safety_of, span_of
 from torpor.worker.arrivals import Arrivals
 from torpor.worker.bodies import spread_of
-from torpor.worker.call import Call, Stage
+from torpor.worker.call import Call, Stage, buys
 from torpor.worker.calls import described
 from torpor.worker.children import Children
 from torpor.worker.questions import Questions
@@ -183,7 +183,7 @@ class Progress:
 
     def start_pending(self) -> None:
         """Start what the body asked for, now that its own loop is left."""
-        if not self.pending or ahead.given(self._executor.turn):
+        if not self.pending or self._executor.draining or ahead.given(self._executor.turn):
             return
         pending, self.pending = self.pending, []
         for call in pending:
@@ -370,9 +370,10 @@ class Progress:
             self._worker.outside.keep(self._executor.run.id, call)
             call.running.cancel()
 
-    def cancel_steps(self) -> None:
-        """Cancel running steps: they may be run again."""
-        steps, self.steps = self.steps, {}
+    def cancel_steps(self, *, but_paid: bool = False) -> None:
+        """Cancel running steps: they may be run again. `but_paid`: one whose answer is paid for goes on."""
+        steps = {key: call for key, call in self.steps.items() if not (but_paid and buys(call))}
+        self.steps = {key: call for key, call in self.steps.items() if key not in steps}
         self.pending = [call for call in self.pending if call.request.kind is not CallKind.STEP]
         for call in steps.values():
             if call.running is not None:
