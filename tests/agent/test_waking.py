@@ -117,7 +117,7 @@ def test_a_tool_that_works_for_long_is_no_sleep(store: Store, moment: Moment, sa
         told = ["You slept 2 h, and woke because ada approved work."] if slept > 3600 else []
         assert prompts(model) == ["go", *told]
 
-    on(store, moment, own, check)
+    on(store, moment, own, check, lease_seconds=2 * LONG)  # the clock is moved past any other lease while it works
 
 
 def test_a_denial_is_told(store: Store, moment: Moment) -> None:
