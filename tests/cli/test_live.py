@@ -96,6 +96,25 @@ def test_a_call_is_a_line_that_changes_when_it_ends() -> None:
     assert looker.text == expected
 
 
+@pytest.mark.parametrize("terminal", [True, False], ids=["terminal", "lines"])
+def test_a_call_that_spans_a_question_is_told_whole(*, terminal: bool) -> None:
+    """What was settled for the question is known when its end comes: arguments and the result stand there once."""
+    looker = Looker(terminal=terminal)
+    looker.hears(begins("1/0", tool="helper", prompt="go"))
+    looker.view.settle()
+    looker.hears(gave("1/0", "helped", tool="helper"), gave("1/1", "late", tool="other"))
+    looker.view.settle()
+    assert looker.text.splitlines()[-2:] == ["  ✓ helper prompt=go   helped", "  ✓ other   late"]
+
+
+@pytest.mark.parametrize("word", ["failed", "retry"])
+def test_only_what_gave_something_back_has_a_tick(word: str) -> None:
+    """What the model is to call again is not done."""
+    looker = Looker(terminal=False)
+    looker.hears(begins("1/0"), gave("1/0", "no", word=word))
+    assert looker.text == f"  ✕ read   {'again: ' if word == 'retry' else ''}no"
+
+
 def test_what_is_taken_back_is_replaced() -> None:
     """The half of an answer that a failed attempt said is gone from the screen; what was said before stays."""
     looker = Looker()

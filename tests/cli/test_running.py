@@ -83,6 +83,11 @@ class Sum(BaseModel):
 
 app.agent("typed", Agent(Script(call("final_result", usd=4.5)), output_type=Sum))
 '''
+BOSS = '''
+helper = app.agent("helper", Agent(Script(GIVE, "helped"), tools=[refund]))
+app.agent("boss", Agent(Script(call("helper", prompt="go"), "done"), tools=[app.delegate(helper)]))
+'''
+"""An agent that hands something on to another one, which asks."""
 
 
 @pytest.fixture
@@ -306,6 +311,17 @@ def test_without_a_terminal_everything_is_told_once(desk: Shell) -> None:
     assert (again.code, again.out) == (0, "I have given it back.\n")
     assert "Let me see." not in again.err
     assert "I have given it back." not in again.err
+
+
+def test_a_call_that_began_under_another_command_is_told_whole(desk: Shell) -> None:
+    """The second command tells what its end belongs to, though the first one had told the beginning."""
+    (desk.folder / "desk.py").write_text(DESK + BOSS, "utf-8")
+    assert desk.run("run", "boss", "go").code == 5
+    (item,) = desk.ok("inbox")["items"]
+    assert desk.run("approve", item["wait"], "--yes").code == 0
+    again = desk.run("run", "boss", "go")
+    assert (again.code, again.out) == (0, "done\n")
+    assert re.search(r"✓ helper prompt=go   helped( .*)?\n", again.err), again.err
 
 
 def test_a_typed_result_is_json(desk: Shell, terminal: Callable[..., Terminal]) -> None:

@@ -166,7 +166,11 @@ class Running:
             say(f"{run} was started before with this key, and keeps its input; it goes on here")
         else:
             say(f"{run} goes on: this command started it {ago} ago; --new starts another")
-        self._view.n = max(0, shown.parts - RECALLED) if self._live else shown.parts
+        recalled = max(0, shown.parts - RECALLED)
+        if self._live:
+            self._view.n = recalled
+        else:
+            await self._view.pass_over(self._client, run, recalled, shown.parts)
         if self._live and self._view.n:
             say(paint(f"what it said before: torpor tail {run}", "dim"))
         await self._view.catch_up(self._client, run)
