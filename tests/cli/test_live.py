@@ -147,13 +147,52 @@ def test_what_has_scrolled_away_is_taken_back_in_words() -> None:
     assert looker.text.endswith("line 29\n[taken back; what follows replaces it]\nAgain.")
 
 
-def test_what_stands_above_a_line_of_others_is_taken_back_in_words() -> None:
-    """It cannot be erased without that line; so it is said, and what replaces it is told whole."""
+def test_what_stands_above_lines_of_others_is_erased() -> None:
+    """They move up, however many rows they have, and what was said before the text stays."""
+    looker = Looker()
+    other = Beside(looker.out, looker.region)
+    looker.hears(begins("1/0"))
+    print("printed first", file=other)
+    looker.hears(gave("1/0", 1))
+    n = looker.hears("Half of ")
+    print("its model is asked again later, which is longer than a row\nand a second line", file=other)
+    looker.view.thinks("thinking")
+    looker.hears("the an")
+    looker.view.say("a line of the feed")
+    looker.hears([[n, n + 1]])
+    assert looker.text.split("\n") == [
+        "printed first",
+        "  ✓ read   1",
+        "its model is asked again later, which is",
+        " longer than a row",
+        "and a second line",
+        "a line of the feed",
+        "  thinking",
+    ]
+    looker.view.thinks("")
+    looker.hears("Half of the answer.")
+    assert looker.text.endswith("\na line of the feed\nHalf of the answer.")
+
+
+@pytest.mark.parametrize("between", ["a\tb", "\n".join("x" * ROWS)], ids=["unknown rows", "too far"])
+def test_what_cannot_be_reached_is_taken_back_in_words(between: str) -> None:
+    """Nobody knows where it stands, or it has scrolled away; so it is said, and what replaces it is told whole."""
     looker = Looker()
     n = looker.hears("Half of ")
-    print("printed", file=Beside(looker.out, looker.region))
+    looker.region.beside(io.StringIO(), f"{between}\n")
     looker.hears([[n, n]], "Half of the answer.")
-    expected = "Half of\nprinted\n[taken back; what follows replaces it]\nHalf of the answer."
+    assert looker.text.endswith("[taken back; what follows replaces it]\nHalf of the answer.")
+
+
+def test_what_stands_above_an_answer_that_was_typed_is_taken_back_in_words() -> None:
+    """What was typed may have any length."""
+    looker = Looker()
+    n = looker.hears("Half of ")
+    looker.region.ask("> ")
+    looker.out.shown.feed("yes\n")
+    looker.region.answered()
+    looker.hears([[n, n]], "Half of the answer.")
+    expected = "Half of\n> yes\n[taken back; what follows replaces it]\nHalf of the answer."
     assert looker.text == expected
 
 

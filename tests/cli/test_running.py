@@ -83,10 +83,10 @@ class Sum(BaseModel):
 
 app.agent("typed", Agent(Script(call("final_result", usd=4.5)), output_type=Sum))
 '''
-BOSS = '''
+BOSS = """
 helper = app.agent("helper", Agent(Script(GIVE, "helped"), tools=[refund]))
 app.agent("boss", Agent(Script(call("helper", prompt="go"), "done"), tools=[app.delegate(helper)]))
-'''
+"""
 """An agent that hands something on to another one, which asks."""
 
 

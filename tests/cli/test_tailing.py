@@ -116,7 +116,11 @@ def test_what_was_taken_back_is_said(shell: Shell, told: dict[str, str]) -> None
 def test_calls_are_told_in_words(capsys: pytest.CaptureFixture[str]) -> None:
     """A call that failed is marked, and one that is taken back is named; if it is not known, its number is."""
     parts: list[Any] = [{"tool": "pay", "call": "1/0", "args": {"usd": 3}}, [[1, 1]]]
-    parts += [{"tool": "pay", "call": "1/0", "failed": "no funds"}, {"tool": "pay", "call": "1/1", "retry": "no"}, [[9, 9]]]
+    parts += [
+        {"tool": "pay", "call": "1/0", "failed": "no funds"},
+        {"tool": "pay", "call": "1/1", "retry": "no"},
+        [[9, 9]],
+    ]
     teller = Teller(Screen.of())
     for n, body in enumerate(parts, 1):
         teller.take(Part(n, "retract" if isinstance(body, list) else "value", body, 0))
