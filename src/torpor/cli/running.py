@@ -163,9 +163,9 @@ class Running:
         shown = await self._client.show(run)
         ago = duration(shown.at - shown.line.created_at)
         if self._wanted.key is not None:
-            say(f"{run} was started before with this key, and keeps its input; it goes on here")
+            self._wrapped(f"{run} was started before with this key, and keeps its input; it goes on here")
         else:
-            say(f"{run} goes on: this command started it {ago} ago; --new starts another")
+            self._wrapped(f"{run} goes on: this command started it {ago} ago; --new starts another")
         recalled = max(0, shown.parts - RECALLED)
         if self._live:
             self._view.n = recalled
@@ -174,6 +174,11 @@ class Running:
         if self._live and self._view.n:
             say(paint(f"what it said before: torpor tail {run}", "dim"))
         await self._view.catch_up(self._client, run)
+
+    def _wrapped(self, sentence: str) -> None:
+        """Say a sentence, broken between words."""
+        for line in self._screen.wrapped("", sentence, 2):
+            self._view.say(line)
 
     def _shows(self, said: Said) -> bool:
         """Show what happens to the run; False: it is for the feed to say it, in a line."""
@@ -291,7 +296,7 @@ class Running:
             "needs you": "waits for you",
             "running": f"goes on on {line.worker}",
         }.get(line.shown, f"rests at turn {line.turn}")
-        self._screen.say(f"{run} {rest.why or stands}; nothing of it is lost. It goes on with the same command")
+        self._wrapped(f"{run} {rest.why or stands}; nothing of it is lost. It goes on with the same command")
         if len(self._wanted.again) <= _LONG:
             self._screen.say(f"next: {self._wanted.again}")
             self._screen.say(f"      torpor show {run}")
