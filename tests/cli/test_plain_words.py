@@ -80,7 +80,7 @@ def test_log_lines_are_broken_between_words(monkeypatch: pytest.MonkeyPatch) -> 
     """On a terminal; elsewhere a line is a line."""
     monkeypatch.setenv("COLUMNS", "40")
     record = logging.LogRecord("torpor.worker", logging.WARNING, "", 0, "", None, None)
-    record.fields = {"event": "shut", "why": "the machine was asleep", "hint": "it opens by itself, soon"}  # type: ignore[attr-defined]
+    record.fields = {"event": "shut", "why": "the machine was asleep", "hint": "it opens by itself, soon"}
     told = ForPeople("00:00:00 %(message)s", wraps=True).format(record)
     assert told.split("\n") == [
         '00:00:00 shut   why="the machine was',
