@@ -277,8 +277,9 @@ def test_a_conversation(desk: Shell, terminal: Callable[..., Terminal]) -> None:
     run = desk.ok("ps")["runs"][0]
     assert shown.count("Nice to meet you.") == 1
     again = terminal("run", "talk", "hello", "--by", "ada")
-    shown = again.until("> ")
-    assert "Nice to meet you." in shown
+    shown = again.until("Nice to meet you.") + again.until("\n> ")
+    found = stands(shown)
+    assert "Hello, who is it?\n> Ada\nfrom Leipzig\nNice to meet you.\n" in found, found
     again.type("bye\n")
     again.until("Bye.")
     again.until("> ")

@@ -7,18 +7,19 @@ import json
 import logging
 import os
 import sys
-from contextlib import contextmanager
+from collections import deque
+from contextlib import aclosing, contextmanager
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from torpor import clock
-from torpor.cli.asking import Asker, hears
+from torpor.cli.asking import MESSAGE, Asker, hears
 from torpor.cli.documents import write
 from torpor.cli.driving import INTERRUPTED, Driver, log_of, log_to_stderr
 from torpor.cli.feed import Feed, Said
 from torpor.cli.keyboard import Keyboard
 from torpor.cli.live import View
 from torpor.cli.region import Beside, Region
-from torpor.cli.screen import Screen
+from torpor.cli.screen import Screen, clean
 from torpor.cli.spoken import moment
 from torpor.client.listening import POLL_SECONDS
 from torpor.engine.queries.spoken import duration, wait_words
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from torpor.client import Client, Started
+    from torpor.engine.queries.show import RunShown
     from torpor.sdk.app import App, Flow
 
 TIMED_OUT = 124
@@ -173,7 +175,26 @@ class Running:
             await self._view.pass_over(self._client, run, recalled, shown.parts)
         if self._live and self._view.n:
             say(paint(f"what it said before: torpor tail {run}", "dim"))
-        await self._view.catch_up(self._client, run)
+        await self._recall(run, deque(_typed(shown, self._flow.hears) if self._live else ()))
+
+    async def _recall(self, run: str, typed: deque[tuple[int, str]]) -> None:
+        """Tell what it said before, and what was said to it: each message where it was heard, as when it was typed."""
+        cut = self._view.n > 0
+        async with aclosing(self._client.stream(run, self._view.n, follow=False)) as parts:
+            async for part in parts:
+                while cut and typed and typed[0][0] < part.at:
+                    typed.popleft()  # it belongs to what is not told any more
+                cut = False
+                while typed and typed[0][0] < part.at:
+                    self._say_typed(typed.popleft()[1])
+                self._view.take(part)
+        for _, text in typed:
+            self._say_typed(text)
+
+    def _say_typed(self, text: str) -> None:
+        self._view.settle()
+        for n, line in enumerate(text.split("\n")):
+            self._view.say(f"{'' if n else MESSAGE}{clean(line)}")
 
     def _wrapped(self, sentence: str) -> None:
         """Say a sentence, broken between words."""
@@ -303,6 +324,18 @@ class Running:
         else:
             self._screen.say(f"next: torpor show {run}")
         return rest.code
+
+
+def _typed(shown: RunShown, name: str) -> Iterator[tuple[int, str]]:
+    """Yield when messages of a name were heard, oldest first, and what they say; then those that are still unread."""
+    start = f"{wait_words(f'message {name}')} "
+    for line in shown.lines:
+        if name and line.outcome == "received" and line.what.startswith(start):
+            said = json.loads(line.what.removeprefix(start))
+            yield line.at, _written(said, plain=True)
+    for unread in shown.unread:
+        if unread.name == name:
+            yield unread.at, _written(unread.value, plain=True)
 
 
 def _written(result: Any, *, plain: bool) -> str:
