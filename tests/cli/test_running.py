@@ -288,6 +288,17 @@ def test_a_conversation(desk: Shell, terminal: Callable[..., Terminal]) -> None:
     assert desk.ok("ps")["runs"][0]["turn"] == run["turn"] + 1
 
 
+def test_what_was_said_from_elsewhere_is_shown(desk: Shell, terminal: Callable[..., Terminal]) -> None:
+    """Once, before what it is answered, whether or not it was heard by the time that a terminal looks."""
+    assert desk.run("run", "talk", "hello", "--by", "ada").code == 0
+    run = desk.ok("ps")["runs"][0]["run"]
+    assert desk.run("signal", run, "message", '"Ada"').code == 0
+    going = terminal("run", "talk", "hello", "--by", "ada")
+    found = stands(going.until("Nice to meet you.") + going.until("\n> "))
+    assert "Hello, who is it?\n> Ada\n" in found, found
+    assert found.count("> Ada") == 1
+
+
 def test_a_conversation_without_a_terminal(desk: Shell) -> None:
     """The answer is the output; what is said next is a signal."""
     done = desk.run("run", "talk", "hello")
