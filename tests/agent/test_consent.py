@@ -9,7 +9,7 @@ from pydantic_ai.exceptions import CallDeferred
 
 from tests.agent.scripted import SEEN, agent_of, forget, prompts, results
 from tests.worker.labs import on
-from torpor import App, RunFailed
+from torpor import App, Client, RunFailed
 from torpor.testing import Script, call
 
 if TYPE_CHECKING:
@@ -86,6 +86,26 @@ def test_a_denial_is_a_result(store: Store, moment: Moment) -> None:
             ("send", "bob denied this call of send: she is away. It was not made.", "denied"),
         ]
         assert not any(key.startswith("send") for key in SEEN)
+
+    on(store, moment, app, check)
+
+
+def test_approvals_that_an_interrupt_ended_are_over(store: Store, moment: Moment) -> None:
+    """Two that are alike are named once while they are open; right after the interrupt neither is told as asked."""
+    twice = Script([call("send", to="ada"), call("send", to="bob")], "done")
+    app = App()
+    many = app.agent("many", agent_of(twice, send), approve={"send": True})
+
+    async def check(lab: Lab) -> None:
+        run, client = await lab.start(many, "write"), Client(lab.store)
+        await lab.settle()
+        shown = await client.show(run.name)
+        assert shown.line.reason == "approve send? (2)"
+        await client.interrupt(run.name, by="ada")
+        await lab.settle()
+        lines = [line for line in (await client.show(run.name)).lines if line.what == "approve send?"]
+        assert [line.outcome for line in lines] == ["interrupted"] * 2
+        assert all(line.ended_at is not None for line in lines)
 
     on(store, moment, app, check)
 

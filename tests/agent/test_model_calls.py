@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -71,6 +72,22 @@ def test_trouble_is_waited_out(store: Store, moment: Moment, provider: Provider,
             assert [value["said"]["verdict"] for value in failures] == ["Retry", "Retry", "Wait"]
 
     on(store, moment, app, check)
+
+
+def test_a_failure_is_logged_once(store: Store, moment: Moment, caplog: pytest.LogCaptureFixture) -> None:
+    """Each wake replays the failures before; only what has just gone wrong is told, and of which run."""
+    app = App()
+    ill = app.agent("ill", agent_of(Script(refused(503), refused(503), refused(429), "hello")))
+
+    async def check(lab: Lab) -> None:
+        run = await lab.start(ill, "hi")
+        assert await lab.result(run) == "hello"
+        lines = [record.getMessage() for record in caplog.records if "asked again later" in record.getMessage()]
+        assert ["status_code: 503" in line for line in lines] == [True, True, False]
+        assert all(run.name in line for line in lines)
+
+    with caplog.at_level(logging.INFO, "torpor"):
+        on(store, moment, app, check)
 
 
 @pytest.mark.parametrize("standing_in", [False, True], ids=["alone", "stands in"])

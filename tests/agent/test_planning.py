@@ -172,6 +172,9 @@ def test_a_gate_that_is_denied_is_done_again(store: Store, moment: Moment) -> No
         assert "Your result so far, which was not accepted:\nmended\n" in told
         assert 'You slept 3 d 2 h, and woke because ada did not accept "Mend it".' in told
         (wait,) = await lab.waits(run)
+        parts = [part.body async for part in Client(lab.store).stream(run.name, follow=False)]
+        why = "did not accept the result: it leaks"
+        assert {"milestone": "Mend it", "state": "open", "by": "ada", "why": why} in parts
         assert wait.show["show"]["result"] == "mended, and tight"
         await lab.approve(wait, by="ada")
         assert await lab.result(run) == Report(tiles=2)

@@ -75,6 +75,20 @@ def test_a_persons_result_is_the_tools(store: Store, moment: Moment, result: Any
     on(store, moment, app, check)
 
 
+@pytest.mark.parametrize("why", ["bank says no", ""])
+def test_the_model_is_told_that_a_person_said_it_failed(store: Store, moment: Moment, why: str) -> None:
+    """It is nobody's error: a person looked, and with what they know of it."""
+
+    async def check(lab: Lab) -> None:
+        run, wait = await asked(lab)
+        await Client(lab.store).answer(wait, by="ada", fail=why)
+        assert await lab.result(run) == "done"
+        said = f"refund failed: a person said that it failed{f': {why}' if why else ''}"
+        assert results(script) == [("refund", said, "failed")]
+
+    on(store, moment, app, check)
+
+
 @pytest.mark.parametrize(
     ("answer", "result"),
     [

@@ -193,6 +193,8 @@ def test_what_is_said_into_a_revision_of_the_plan_is_heard(store: Store, moment:
         await asyncio.wait_for(HELD[0].wait(), PATIENCE_SECONDS)
         await Client(lab.store).interrupt(run.name, by="ada")
         await lab.settle()
+        lines = (await Client(lab.store).show(run.name)).lines
+        assert [line.what for line in lines if line.outcome == "failed"] == ["revises#1 Interrupted"]
         await lab.signal(run, "message", "in blue")
         assert await lab.result(run) == "done"
         assert SEEN["plan paint it\n\nin blue"] == 1

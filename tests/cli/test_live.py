@@ -96,6 +96,25 @@ def test_a_call_is_a_line_that_changes_when_it_ends() -> None:
     assert looker.text == expected
 
 
+@pytest.mark.parametrize("terminal", [True, False], ids=["terminal", "lines"])
+def test_a_call_that_spans_a_question_is_told_whole(*, terminal: bool) -> None:
+    """What was settled for the question is known when its end comes: arguments and the result stand there once."""
+    looker = Looker(terminal=terminal)
+    looker.hears(begins("1/0", tool="helper", prompt="go"))
+    looker.view.settle()
+    looker.hears(gave("1/0", "helped", tool="helper"), gave("1/1", "late", tool="other"))
+    looker.view.settle()
+    assert looker.text.splitlines()[-2:] == ["  ✓ helper prompt=go   helped", "  ✓ other   late"]
+
+
+@pytest.mark.parametrize("word", ["failed", "retry"])
+def test_only_what_gave_something_back_has_a_tick(word: str) -> None:
+    """What the model is to call again is not done."""
+    looker = Looker(terminal=False)
+    looker.hears(begins("1/0"), gave("1/0", "no", word=word))
+    assert looker.text == f"  ✕ read   {'again: ' if word == 'retry' else ''}no"
+
+
 def test_what_is_taken_back_is_replaced() -> None:
     """The half of an answer that a failed attempt said is gone from the screen; what was said before stays."""
     looker = Looker()
@@ -128,13 +147,52 @@ def test_what_has_scrolled_away_is_taken_back_in_words() -> None:
     assert looker.text.endswith("line 29\n[taken back; what follows replaces it]\nAgain.")
 
 
-def test_what_stands_above_a_line_of_others_is_taken_back_in_words() -> None:
-    """It cannot be erased without that line; so it is said, and what replaces it is told whole."""
+def test_what_stands_above_lines_of_others_is_erased() -> None:
+    """They move up, however many rows they have, and what was said before the text stays."""
+    looker = Looker()
+    other = Beside(looker.out, looker.region)
+    looker.hears(begins("1/0"))
+    print("printed first", file=other)
+    looker.hears(gave("1/0", 1))
+    n = looker.hears("Half of ")
+    print("its model is asked again later, which is longer than a row\nand a second line", file=other)
+    looker.view.thinks("thinking")
+    looker.hears("the an")
+    looker.view.say("a line of the feed")
+    looker.hears([[n, n + 1]])
+    assert looker.text.split("\n") == [
+        "printed first",
+        "  ✓ read   1",
+        "its model is asked again later, which is",
+        " longer than a row",
+        "and a second line",
+        "a line of the feed",
+        "  thinking",
+    ]
+    looker.view.thinks("")
+    looker.hears("Half of the answer.")
+    assert looker.text.endswith("\na line of the feed\nHalf of the answer.")
+
+
+@pytest.mark.parametrize("between", ["a\tb", "\n".join("x" * ROWS)], ids=["unknown rows", "too far"])
+def test_what_cannot_be_reached_is_taken_back_in_words(between: str) -> None:
+    """Nobody knows where it stands, or it has scrolled away; so it is said, and what replaces it is told whole."""
     looker = Looker()
     n = looker.hears("Half of ")
-    print("printed", file=Beside(looker.out, looker.region))
+    looker.region.beside(io.StringIO(), f"{between}\n")
     looker.hears([[n, n]], "Half of the answer.")
-    expected = "Half of\nprinted\n[taken back; what follows replaces it]\nHalf of the answer."
+    assert looker.text.endswith("[taken back; what follows replaces it]\nHalf of the answer.")
+
+
+def test_what_stands_above_an_answer_that_was_typed_is_taken_back_in_words() -> None:
+    """What was typed may have any length."""
+    looker = Looker()
+    n = looker.hears("Half of ")
+    looker.region.ask("> ")
+    looker.out.shown.feed("yes\n")
+    looker.region.answered()
+    looker.hears([[n, n]], "Half of the answer.")
+    expected = "Half of\n> yes\n[taken back; what follows replaces it]\nHalf of the answer."
     assert looker.text == expected
 
 

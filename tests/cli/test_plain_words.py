@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.cli.shell import CTRL_C, TORPOR, Terminal
 from torpor.cli.driving import ForPeople
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.cli.shell import Shell, Terminal
+    from tests.cli.shell import Shell
 
 AGENT = '''"""An agent that is talked to, and one whose model is dear."""
 
@@ -73,6 +74,20 @@ def test_log_lines_have_one_style() -> None:
     assert line(event="the price is unknown", run="desk-7Q3D", worker="w1") == "the price is unknown   run=desk-7Q3D"
     plain = logging.LogRecord("torpor.dev", logging.WARNING, "", 0, "changes are not seen", None, None)
     assert ForPeople("%(message)s").format(plain) == "changes are not seen"
+
+
+def test_log_lines_are_broken_between_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a terminal; elsewhere a line is a line."""
+    monkeypatch.setenv("COLUMNS", "40")
+    record = logging.LogRecord("torpor.worker", logging.WARNING, "", 0, "", None, None)
+    record.fields = {"event": "shut", "why": "the machine was asleep", "hint": "it opens by itself, soon"}
+    told = ForPeople("00:00:00 %(message)s", wraps=True).format(record)
+    assert told.split("\n") == [
+        '00:00:00 shut   why="the machine was',
+        '         asleep" hint="it opens by',
+        '         itself, soon"',
+    ]
+    assert ForPeople("%(message)s").format(record).count("\n") == 0
 
 
 @pytest.mark.slow
@@ -155,6 +170,27 @@ def test_a_trouble_of_the_model_is_told(terminal: Callable[..., Terminal]) -> No
     going.until("\n> ")
     going.type("\x04")
     assert going.end()[0] == 0
+
+
+@pytest.mark.slow
+def test_what_a_terminal_is_told_is_broken_between_words(agents: Shell) -> None:
+    """Log lines, the last words of `run`, the programs of `dev`: no line is left to the terminal to break."""
+    lines = ""
+    for words, keys in ((["run", "ill", "hello"], "again\n"), (["dev", "agents.py"], CTRL_C)):
+        going = Terminal(["env", "COLUMNS=60", *TORPOR, *words], agents.folder)
+        try:
+            lines += going.until("answer> " if keys != CTRL_C else "Ctrl-C stops")
+            going.type(keys)
+            if keys != CTRL_C:
+                lines += going.until("\n> ")
+                going.type("\x04")
+            lines += going.end()[1]
+        finally:
+            going.close()
+    told = [re.sub(r"\x1b\[[\d;]*[A-Za-z]", "", line) for line in lines.replace("\r", "\n").split("\n")]
+    assert [line for line in told if len(line) > 60 and "torpor " not in line] == []
+    assert "It goes on with the same command" in " ".join(" ".join(told).split())
+    assert any(line.endswith(" (agent),") for line in told), told
 
 
 @pytest.mark.slow

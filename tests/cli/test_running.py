@@ -83,6 +83,11 @@ class Sum(BaseModel):
 
 app.agent("typed", Agent(Script(call("final_result", usd=4.5)), output_type=Sum))
 '''
+BOSS = """
+helper = app.agent("helper", Agent(Script(GIVE, "helped"), tools=[refund]))
+app.agent("boss", Agent(Script(call("helper", prompt="go"), "done"), tools=[app.delegate(helper)]))
+"""
+"""An agent that hands something on to another one, which asks."""
 
 
 @pytest.fixture
@@ -272,14 +277,26 @@ def test_a_conversation(desk: Shell, terminal: Callable[..., Terminal]) -> None:
     run = desk.ok("ps")["runs"][0]
     assert shown.count("Nice to meet you.") == 1
     again = terminal("run", "talk", "hello", "--by", "ada")
-    shown = again.until("> ")
-    assert "Nice to meet you." in shown
+    shown = again.until("Nice to meet you.") + again.until("\n> ")
+    found = stands(shown)
+    assert "Hello, who is it?\n> Ada\nfrom Leipzig\nNice to meet you.\n" in found, found
     again.type("bye\n")
     again.until("Bye.")
     again.until("> ")
     again.type(CTRL_C)
     assert again.end()[0] == 130
     assert desk.ok("ps")["runs"][0]["turn"] == run["turn"] + 1
+
+
+def test_what_was_said_from_elsewhere_is_shown(desk: Shell, terminal: Callable[..., Terminal]) -> None:
+    """Once, before what it is answered, whether or not it was heard by the time that a terminal looks."""
+    assert desk.run("run", "talk", "hello", "--by", "ada").code == 0
+    run = desk.ok("ps")["runs"][0]["run"]
+    assert desk.run("signal", run, "message", '"Ada"').code == 0
+    going = terminal("run", "talk", "hello", "--by", "ada")
+    found = stands(going.until("Nice to meet you.") + going.until("\n> "))
+    assert "Hello, who is it?\n> Ada\n" in found, found
+    assert found.count("> Ada") == 1
 
 
 def test_a_conversation_without_a_terminal(desk: Shell) -> None:
@@ -306,6 +323,17 @@ def test_without_a_terminal_everything_is_told_once(desk: Shell) -> None:
     assert (again.code, again.out) == (0, "I have given it back.\n")
     assert "Let me see." not in again.err
     assert "I have given it back." not in again.err
+
+
+def test_a_call_that_began_under_another_command_is_told_whole(desk: Shell) -> None:
+    """The second command tells what its end belongs to, though the first one had told the beginning."""
+    (desk.folder / "desk.py").write_text(DESK + BOSS, "utf-8")
+    assert desk.run("run", "boss", "go").code == 5
+    (item,) = desk.ok("inbox")["items"]
+    assert desk.run("approve", item["wait"], "--yes").code == 0
+    again = desk.run("run", "boss", "go")
+    assert (again.code, again.out) == (0, "done\n")
+    assert re.search(r"✓ helper prompt=go   helped( .*)?\n", again.err), again.err
 
 
 def test_a_typed_result_is_json(desk: Shell, terminal: Callable[..., Terminal]) -> None:

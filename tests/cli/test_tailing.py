@@ -6,12 +6,14 @@ import asyncio
 import json
 import os
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.cli.shell import CTRL_C
-from torpor.client import Client
+from torpor.cli.screen import Screen
+from torpor.cli.tailing import Teller
+from torpor.client import Client, Part
 from torpor.engine.runs import register
 from torpor.runtime import Process, load_app, opened
 
@@ -109,6 +111,26 @@ def test_what_was_taken_back_is_said(shell: Shell, told: dict[str, str]) -> None
     ]
     later = shell.run("tail", "-f", told["tells"], "--after", "2").out.splitlines()
     assert later[0] == "[taken back: part 2]"
+
+
+def test_calls_are_told_in_words(capsys: pytest.CaptureFixture[str]) -> None:
+    """A call that failed is marked, and one that is taken back is named; if it is not known, its number is."""
+    parts: list[Any] = [{"tool": "pay", "call": "1/0", "args": {"usd": 3}}, [[1, 1]]]
+    parts += [
+        {"tool": "pay", "call": "1/0", "failed": "no funds"},
+        {"tool": "pay", "call": "1/1", "retry": "no"},
+        [[9, 9]],
+    ]
+    teller = Teller(Screen.of())
+    for n, body in enumerate(parts, 1):
+        teller.take(Part(n, "retract" if isinstance(body, list) else "value", body, 0))
+    assert capsys.readouterr().out.splitlines() == [
+        "  pay usd=3",
+        "[taken back: pay usd=3; what follows replaces it]",
+        '  pay   failed: "no funds"',
+        "  pay   again: no",
+        "[taken back: part 9]",
+    ]
 
 
 def test_lines_for_programs(shell: Shell, told: dict[str, str]) -> None:

@@ -45,6 +45,22 @@ def test_the_proof_fits(on_terminal: int, capsys: pytest.CaptureFixture[str]) ->
         assert {len(line) for line in lines} == {80}
 
 
+@pytest.mark.parametrize("on_terminal", [80], indirect=True)
+def test_what_is_quoted_is_broken_at_spaces(on_terminal: int, capsys: pytest.CaptureFixture[str]) -> None:
+    """Where one is near; a word that is longer than the half of a line is broken anywhere."""
+    long = "so that ten items in pages of three made three pages of them instead of all four"
+    Screen().quoted("message", f"{long}\n{'x' * 100}", {})
+    lines = shown(capsys)
+    end = long.index(" instead")
+    assert lines == [
+        f"  message   {long[:end]}",
+        f"{' ' * 14}{long[end:]}",
+        f"{' ' * 12}{'x' * 66}",
+        f"{' ' * 14}{'x' * 34}",
+    ]
+    assert max(map(len, lines)) <= on_terminal
+
+
 @pytest.mark.parametrize("on_terminal", [50], indirect=True)
 def test_what_is_consented_to_is_shown_whole(on_terminal: int, capsys: pytest.CaptureFixture[str]) -> None:
     """The patch to its last letter, and the message as git will have it: on lines of its own, not as Python spells it."""

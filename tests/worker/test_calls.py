@@ -135,15 +135,16 @@ async def times_out(ctx: Context, name: str) -> Any:
             return await ctx.effect(hangs)
         return await ctx.step(too_slow if name == "too_slow" else blocks)
     except StepFailed as error:
-        return error.kind
+        return f"{error.kind}: {error.detail}"
 
 
 @pytest.mark.parametrize("name", ["too_slow", "blocks"])
 def test_a_timeout_ends_a_step(store: Store, moment: Moment, name: str) -> None:
-    """A step that takes too long failed with TimeoutError, also one that blocks its thread."""
+    """A step that takes too long failed with TimeoutError, also one that blocks its thread; it says which limit that was."""
 
     async def check(lab: Lab) -> None:
-        assert await lab.result(await lab.start(times_out, name)) == "TimeoutError"
+        said = "TimeoutError: no answer within 0.01 s, its timeout"
+        assert await lab.result(await lab.start(times_out, name)) == said
 
     RELEASE.clear()
     try:

@@ -150,10 +150,11 @@ class ModelCall:
             lost, held = await self._reserve(place, sent)
             if lost or self._let_fail(place):
                 continue
+            known = conversation.guest.has(CallKind.STEP, MODEL, place)
             try:
                 recorded = await self._ask(place, sent, held)
             except StepFailed as failed:
-                await self._wait_out(failed, place, sent)
+                await self._wait_out(failed, place, sent, known=known)
             else:
                 return conversation.answered(_response(recorded))
 
@@ -248,16 +249,19 @@ class ModelCall:
             _not_before[verdict.bucket] = self._conversation.guest.now() + micros(verdict.seconds)
         return verdict
 
-    async def _wait_out(self, failed: StepFailed, place: str, sent: Sequence[ModelMessage]) -> None:
-        """Do what must be done before the next attempt. Raises the failure if there is to be none."""
+    async def _wait_out(self, failed: StepFailed, place: str, sent: Sequence[ModelMessage], *, known: bool) -> None:
+        """Do what must be done before the next attempt. Raises the failure if there is to be none.
+
+        `known`: an earlier stretch recorded the failure, and has logged it.
+        """
         guest, said = self._conversation.guest, failed.said
         match said.get("verdict"):
             case "Retry" if self._retried < MOST_RETRIES:
                 self._retried += 1
-                guest.log.info("its model is asked again later", said=failed.detail)
+                self._log_failure(failed, known=known)
                 await guest.call(lambda ctx: ctx.sleep(said["seconds"]))
             case "Wait":
-                guest.log.info("its model is asked again later", said=failed.detail)
+                self._log_failure(failed, known=known)
                 if self._conversation.declared.calls_per_minute is not None:
                     await guest.call(lambda ctx: ctx.rate_retry_after(said["bucket"], said["seconds"]))
                 await guest.call(lambda ctx: ctx.sleep(said["seconds"]))
@@ -267,6 +271,11 @@ class ModelCall:
                 await self._ask_person(failed, place)
             case _:
                 raise failed
+
+    def _log_failure(self, failed: StepFailed, *, known: bool) -> None:
+        """Log a failure once: a stretch that only reads of it in the journal has nothing new to tell."""
+        if not known:
+            self._conversation.guest.log.info("its model is asked again later", said=failed.detail)
 
     def _shorter(self, sent: Sequence[ModelMessage]) -> bool:
         """Halve the window; return whether that makes what is sent smaller."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic_ai import ToolReturn
 from pydantic_ai.exceptions import ApprovalRequired, CallDeferred, ModelRetry, ToolFailed
 
+from torpor.core.wait import SAID_FAILED, SETTLED
 from torpor.errors import UnstorableValue, UsageError
 
 if TYPE_CHECKING:
@@ -97,5 +98,7 @@ def failure(name: str, failed: StepFailed) -> str:
             f"the result of {name}.value", "its result", 1
         )  # in an outcome it stands as `value`
         return f"{name} was called, and what it gave back cannot be kept: {where}"
+    if failed.kind == SETTLED:
+        return f"{name} failed: {SAID_FAILED}{f': {failed.detail}' if failed.detail != SAID_FAILED else ''}"
     hint = f" (hint: {failed.hint})" if failed.hint else ""
     return f"{name} failed: {failed.kind}: {failed.detail}{hint}"

@@ -189,8 +189,9 @@ async def _review(planning: Planning, ctx: Context, state: AgentState, plan: Pla
         waking.note(ctx, state, began, f'{who} accepted "{one.title}"')
         return
     because = f": {decision.note}" if decision.note else ""
-    rules.refuse(one, f"{who} did not accept the result{because}")
-    _tell(ctx, plan, {MILESTONE: one.title, "state": str(one.state), "by": who})
+    why = f"did not accept the result{because}"
+    rules.refuse(one, f"{who} {why}")
+    _tell(ctx, plan, {MILESTONE: one.title, "state": str(one.state), "by": who, "why": why})
     waking.note(ctx, state, began, f'{who} did not accept "{one.title}"')
 
 

@@ -37,6 +37,11 @@ if TYPE_CHECKING:
 RELOADED = "TORPOR_DEV_RELOADED"
 """Set for the process that takes this one's place: what changed."""
 DEBOUNCE_MILLISECONDS = 300
+_INDENT = 12
+"""Where what is said of the programs begins."""
+_START = "start one:  "
+_TIED = "\N{NO-BREAK SPACE}"
+"""Between two words that stay on one line."""
 
 
 def choose_app(command: str = "dev") -> str:
@@ -85,7 +90,8 @@ async def develop(place: str, url: str, name: str, out: IO[str], *, as_json: boo
             write({"at": iso(clock.wall()), **started}, out, line=True)
         else:
             for line in _header(app, place, url, name, standing):
-                screen.say(line)
+                for part in _parts(screen, line):
+                    screen.say(part)
         feed.release()
         os.environ[RELOADED] = await watch.until(working)
         driver.stop()
@@ -112,7 +118,8 @@ def _say(screen: Screen, out: IO[str], text: str, event: str, *, as_json: bool, 
     if as_json:
         write({"at": iso(at), "event": event, "text": text}, out, line=True)
     else:
-        screen.say(f"{clock_time(at)}   {text}" if stamped else text)
+        for line in screen.wrapped(f"{clock_time(at)}   " if stamped else "", text, _INDENT - 1 if stamped else 2):
+            screen.say(line)
 
 
 def _header(app: App, place: str, url: str, name: str, standing: str) -> Iterable[str]:
@@ -126,13 +133,21 @@ def _header(app: App, place: str, url: str, name: str, standing: str) -> Iterabl
     yield f"torpor {__version__}   {where} ({standing})   Python {platform.python_version()}"
     yield ""
     kinds = ((known, "agent" if app.flows[known].hears else "flow") for known in sorted(app.flows))
-    yield f"  programs  {', '.join(f'{known} ({kind})' for known, kind in kinds)}"
+    yield f"  programs  {', '.join(f'{known}{_TIED}({kind})' for known, kind in kinds)}"
     yield f"  worker    {name}, reloads when {file} changes"
     yield "  people    torpor inbox"
     yield ""
-    yield f"start one:  torpor start {flow.name}{f' {sample}' if sample else ''}"
+    yield f"{_START}torpor start {flow.name}{f' {sample}' if sample else ''}"
     yield f"Ctrl-C stops {name}. Runs stay asleep in the store and wake when you come back."
     yield ""
+
+
+def _parts(screen: Screen, line: str) -> list[str]:
+    """Return a line broken between words; a command to be pasted as it is."""
+    if line.startswith(_START):
+        return [line]
+    broken = screen.wrapped("", line, _INDENT if line.startswith(" ") else 2)
+    return [part.replace(_TIED, " ") for part in broken]
 
 
 def standing_of(fleet: Fleet) -> str:

@@ -14,6 +14,7 @@ from torpor import clock
 from torpor.cli import children
 from torpor.cli.documents import iso
 from torpor.cli.options import settings
+from torpor.cli.screen import Screen
 from torpor.cli.spoken import moment
 from torpor.client import Client
 from torpor.engine.queries.spoken import plural
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from torpor.store.protocol import Store
 
 INTERRUPTED = 130
+_STAMP = 9
+"""What a log line says goes on below what it says, not below its time."""
 
 
 class Driver:
@@ -133,7 +136,8 @@ def log_to_stderr(level: int, *, as_json: bool = False) -> None:
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING)
     logging.getLogger("torpor").setLevel(level)
     for shown in logging.getLogger().handlers:
-        shown.setFormatter(JsonLines() if as_json else ForPeople("%(asctime)s %(message)s", datefmt="%H:%M:%S"))
+        people = ForPeople("%(asctime)s %(message)s", datefmt="%H:%M:%S", wraps=sys.stderr.isatty())
+        shown.setFormatter(JsonLines() if as_json else people)
 
 
 def log_of(run: str) -> None:
@@ -144,12 +148,16 @@ def log_of(run: str) -> None:
 
 
 class ForPeople(logging.Formatter):
-    """What happened, what it says, then what else the line carries by name: all but the worker, and the run if it is `run`."""
+    """What happened, what it says, then what else the line carries by name: all but the worker, and the run if it is `run`.
 
-    def __init__(self, *given: Any, run: str = "", **more: Any) -> None:
+    With `wraps` a line is broken between words where the terminal ends.
+    """
+
+    def __init__(self, *given: Any, run: str = "", wraps: bool = False, **more: Any) -> None:
         """Format as `logging.Formatter` does."""
         super().__init__(*given, **more)
         self.run = run
+        self._wraps = wraps
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the name that logging gives it
         """Return the line."""
@@ -159,7 +167,11 @@ class ForPeople(logging.Formatter):
             hidden = {"event", "worker", *({"run"} if fields.get("run") == self.run else ())}
             more = " ".join(f"{name}={_spelled(value)}" for name, value in fields.items() if name not in hidden)
             record.message = f"{fields['event']}{said}{'   ' if more else ''}{more}"
-        return super().formatMessage(record)
+        told = super().formatMessage(record)
+        if not self._wraps:
+            return told
+        screen = Screen.of(sys.stderr)
+        return "\n".join(part for line in told.split("\n") for part in screen.wrapped("", line, _STAMP))
 
 
 def _spelled(value: Any) -> str:

@@ -82,6 +82,8 @@ class Story:
     def __init__(self) -> None:
         """Begin with none."""
         self.blocks: list[Block] = []
+        self.begun: dict[str, Part] = {}
+        """With what calls began that have not ended and are settled already: a question came between."""
         self.told: OrderedDict[int, str] = OrderedDict()
         """The newest parts of blocks that are settled, with their text."""
         self.last_text = ""
@@ -91,6 +93,7 @@ class Story:
         """Take a part; return what is to be said about it if it changes what was settled."""
         if part.kind == PRUNED:
             self.blocks = []
+            self.begun.clear()
             return "what came before is pruned"
         if part.kind == PartKind.RETRACT.word:
             return self._drop(part)
@@ -112,10 +115,12 @@ class Story:
             self.blocks.append(Value(part))
             return ""
         known = next((b for b in self.blocks if isinstance(b, Tool) and b.began.body.get(CALL) == call), None)
-        if known is None:
-            self.blocks.append(Tool(part, part if "args" not in part.body else None))
-        else:
+        if known is not None:
             known.ended = part
+        elif "args" in part.body:
+            self.blocks.append(Tool(part))
+        else:
+            self.blocks.append(Tool(self.begun.pop(call, part), part))
         return ""
 
     def _drop(self, part: Part) -> str:
@@ -126,6 +131,7 @@ class Story:
                 block.parts = {n: text for n, text in block.parts.items() if n not in gone}
                 block.wrapped = None
         self.blocks = [block for block in self.blocks if not _is_gone(block, gone)]
+        self.begun = {call: part for call, part in self.begun.items() if part.n not in gone}
         texts = [self.told.pop(n) for n in sorted(gone & self.told.keys())]
         text = "".join(texts).strip()
         if not texts:
@@ -144,6 +150,8 @@ class Story:
                 self.told.popitem(last=False)
             if isinstance(block, Text):
                 self.last_text = block.whole
+            if isinstance(block, Tool) and not block.over:
+                self.begun[block.began.body[CALL]] = block.began
             yield block
 
 
@@ -192,6 +200,19 @@ class View:
             async with aclosing(client.stream(run, self.n, follow=False)) as parts:
                 async for part in parts:
                     self.take(part)
+
+    async def pass_over(self, client: Client, run: str, first: int, last: int) -> None:
+        """Tell nothing of the parts after `first` up to `last`, but know which calls began among them."""
+        async with aclosing(client.stream(run, first, follow=False)) as parts:
+            async for part in parts:
+                if part.n > last:
+                    break
+                self._story.take(part)
+        for _ in self._story.settled(all_of_it=True):
+            pass
+        self._story.told.clear()
+        self._story.last_text = ""
+        self.n = last
 
     def take(self, part: Part) -> None:
         """Take a part; one that was taken before changes nothing."""
@@ -282,12 +303,12 @@ class View:
     def _tool_lines(self, block: Tool, width: int | None) -> list[str]:
         """Return a call in a line if it fits, else what it gave in a second one."""
         screen, ended = self.screen, block.ended
-        word = "running" if ended is None else "failed" if "failed" in ended.body else "completed"
+        word = "running" if ended is None else "completed" if "gave" in ended.body else "failed"
         took = 0 if ended is None else ended.at - block.began.at
         gave = "" if ended is None else _gave(ended.body)
         time = duration(took) if took >= _WORTH_MICROS else ""
         second = f"{gave}   {time}".strip()
-        first = call_words(block.began.body)
+        first = _called(block.began.body)
         glyph = screen.glyph(word)
         if width is None or cells(first) + cells(second) + 7 <= width:
             line = f"{first}   {second}".rstrip()
@@ -317,10 +338,17 @@ def _plain(value: Any) -> str:
 
 
 def call_words(body: Any) -> str:
-    """Return a part about a call in a line: the tool, and its arguments or what it gave."""
-    words = [str(body[TOOL]), *(f"{name}={_brief(value)}" for name, value in body.get("args", {}).items())]
+    """Return a part about a call in a line: the tool, and its arguments or what it gave, or that it failed."""
     gave = _gave(body)
-    return clean(" ".join(words)) + (f"   {gave}" if gave else "")
+    if gave and "failed" in body:
+        gave = f"failed: {gave}"
+    return _called(body) + (f"   {gave}" if gave else "")
+
+
+def _called(body: Any) -> str:
+    """Return the tool and the arguments of a part about a call."""
+    words = [str(body[TOOL]), *(f"{name}={_brief(value)}" for name, value in body.get("args", {}).items())]
+    return clean(" ".join(words))
 
 
 def _gave(body: Any) -> str:

@@ -1,7 +1,8 @@
 """The lower end of a terminal, drawn again as what stands there changes: a text that grows, or that is taken back.
 
 It is known line by line what was drawn, each line narrower than the terminal, so what can still be reached is changed in
-place. What has scrolled away, or was drawn in another width, stands as it is; whoever draws is told so.
+place. Lines of others that were written between are known too: what stands above them is erased and they move up. What has
+scrolled away, or was drawn in another width, stands as it is; whoever draws is told so.
 """
 
 from __future__ import annotations
@@ -11,15 +12,17 @@ import shutil
 import threading
 from typing import IO, TYPE_CHECKING, Any
 
-from torpor.cli.screen import cells, clean
+from torpor.cli.screen import PAINT, cells, clean
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from torpor.cli.screen import Screen
 
 _WORDS = re.compile(r"\s+|\S+")
 _TAB = "    "
+_KNOWN_LINES = 1_000
+"""So many lines are known of what stands above: no terminal is as high."""
 
 
 class Region:
@@ -30,6 +33,11 @@ class Region:
         self._screen = screen
         self._above: list[str] = []
         """Lines of what is being drawn that were left where they are, because something else was written below them."""
+        self._stood: list[tuple[int, str]] | None = []
+        """What was written above what is drawn: lines with their places in it, and those of others, whose place is -1.
+
+        None: it cannot be gone back to, because something else was written between whose lines are not known.
+        """
         self._drawn: list[str] = []
         self._skipped = 0
         """So many lines of what is being drawn stand above, and the drawn ones follow them."""
@@ -59,7 +67,7 @@ class Region:
     def _draw(self, lines: Sequence[str]) -> bool:
         with self._lock:
             skip = _equal(self._above, lines)
-            if skip < len(self._above) and not self._last_grew(lines[skip : skip + 1], skip):
+            if skip < len(self._above) and not self._last_grew(lines[skip : skip + 1], skip) and not self._erase(skip):
                 return False
             old, new = self._drawn, lines[skip:]
             same = _equal(old, new)
@@ -69,8 +77,31 @@ class Region:
                 self.begin_line()
                 self._screen.put(_change(old, new, same))
             self._drawn, self._skipped = list(new), skip
-            self._size = shutil.get_terminal_size()
+            self._see()
             return True
+
+    def _see(self) -> None:
+        """Take note of the terminal's size. Lines that were written in another one may have been broken since."""
+        size = shutil.get_terminal_size()
+        if size != self._size:
+            self._stood = None if self._above or self._drawn else []
+        self._size = size
+
+    def _erase(self, place: int) -> bool:
+        """Erase what stands there from this line on, and let the lines of others below it move up. False: out of reach."""
+        if self._asks or self._stood is None or shutil.get_terminal_size() != self._size:
+            return False
+        first = next((n for n, (at, _) in enumerate(self._stood) if at >= place), len(self._stood))
+        after = self._stood[first:]
+        up = sum(_rows(line, self._size.columns) for _, line in after) + max(len(self._drawn) - 1, 0)
+        if up >= self._size.lines:
+            return False
+        kept = [(at, line) for at, line in after if at < place]
+        back = f"\x1b[{up}A" if up else ""
+        self._screen.put(f"{back}\r\x1b[J" + "".join(f"{line}\n" for _, line in kept))
+        self._stood = [*self._stood[:first], *kept]
+        self._above, self._drawn, self._skipped = self._above[:place], [], place
+        return True
 
     def _last_grew(self, line: Sequence[str], place: int) -> bool:
         """Whether only the last line that stands above has grown since, or lost a word to the next: it is drawn again."""
@@ -97,25 +128,46 @@ class Region:
                 self._draw([*self._above[: self._skipped], *self._drawn[:-1]])
             if self._drawn and self._drawn[-1]:
                 self._screen.put("\n")
+                self._stand(enumerate(self._drawn, self._skipped))
+            else:  # the cursor stands in the last one, which is empty: what comes next is written there
+                self._stand(enumerate(self._drawn[:-1], self._skipped))
             self._above = [*self._above[: self._skipped], *self._drawn]
             self._drawn, self._skipped = [], len(self._above)
+
+    def _stand(self, lines: Iterable[tuple[int, str]]) -> None:
+        """Take note of lines that were written above what is drawn next."""
+        if self._stood is not None:
+            self._stood += lines
+            self._stood = self._stood if len(self._stood) <= _KNOWN_LINES else None
 
     def commit(self) -> None:
         """Leave what stands there for good; what is drawn next is something new."""
         with self._lock:
             self.settle()
-            self._above, self._skipped = [], 0
+            self._above, self._skipped, self._stood = [], 0, []
 
     def say(self, line: str) -> None:
         """Write a line for good below what stands there."""
         with self._lock:
             self.settle()
+            self._stand_others(line)
             self._screen.say(line)
+
+    def _stand_others(self, text: str) -> None:
+        """Take note of lines of others. What would move the cursor takes nobody knows how many rows."""
+        lines = text.split("\n")
+        if not self._above:
+            return  # nothing that stands above them is ever erased
+        if all(PAINT.sub("", line).isprintable() for line in lines):
+            self._stand((-1, line) for line in lines)
+        else:
+            self._stood = None
 
     def ask(self, question: str) -> None:
         """Write a question and leave the cursor behind it."""
         with self._lock:
             self.settle()
+            self._stood = None if self._above else []  # what is typed behind it is not known here
             self._screen.put(question)
             self._asks = True
 
@@ -134,6 +186,7 @@ class Region:
         """Write whole lines to another stream that leads here."""
         with self._lock:
             self.settle()
+            self._stand_others(lines.removesuffix("\n"))
             stream.write(lines)
             stream.flush()
 
@@ -163,6 +216,17 @@ class Beside:
     def __getattr__(self, name: str) -> Any:
         """Be the stream in everything else."""
         return getattr(self._stream, name)
+
+
+def _rows(line: str, columns: int) -> int:
+    """Return how many rows of a terminal a line takes, broken by the terminal itself."""
+    rows, used = 1, 0
+    for letter in PAINT.sub("", line):
+        room = cells(letter)
+        if used + room > columns:
+            rows, used = rows + 1, 0
+        used += room
+    return rows
 
 
 def _equal(one: Sequence[str], other: Sequence[str]) -> int:

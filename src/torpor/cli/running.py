@@ -7,18 +7,19 @@ import json
 import logging
 import os
 import sys
-from contextlib import contextmanager
+from collections import deque
+from contextlib import aclosing, contextmanager
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from torpor import clock
-from torpor.cli.asking import Asker, hears
+from torpor.cli.asking import MESSAGE, Asker, hears
 from torpor.cli.documents import write
 from torpor.cli.driving import INTERRUPTED, Driver, log_of, log_to_stderr
 from torpor.cli.feed import Feed, Said
 from torpor.cli.keyboard import Keyboard
 from torpor.cli.live import View
 from torpor.cli.region import Beside, Region
-from torpor.cli.screen import Screen
+from torpor.cli.screen import Screen, clean
 from torpor.cli.spoken import moment
 from torpor.client.listening import POLL_SECONDS
 from torpor.engine.queries.spoken import duration, wait_words
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from torpor.client import Client, Started
+    from torpor.engine.queries.show import RunShown
     from torpor.sdk.app import App, Flow
 
 TIMED_OUT = 124
@@ -163,13 +165,41 @@ class Running:
         shown = await self._client.show(run)
         ago = duration(shown.at - shown.line.created_at)
         if self._wanted.key is not None:
-            say(f"{run} was started before with this key, and keeps its input; it goes on here")
+            self._wrapped(f"{run} was started before with this key, and keeps its input; it goes on here")
         else:
-            say(f"{run} goes on: this command started it {ago} ago; --new starts another")
-        self._view.n = max(0, shown.parts - RECALLED) if self._live else shown.parts
+            self._wrapped(f"{run} goes on: this command started it {ago} ago; --new starts another")
+        recalled = max(0, shown.parts - RECALLED)
+        if self._live:
+            self._view.n = recalled
+        else:
+            await self._view.pass_over(self._client, run, recalled, shown.parts)
         if self._live and self._view.n:
             say(paint(f"what it said before: torpor tail {run}", "dim"))
-        await self._view.catch_up(self._client, run)
+        await self._recall(run, deque(_typed(shown, self._flow.hears) if self._live else ()))
+
+    async def _recall(self, run: str, typed: deque[tuple[int, str]]) -> None:
+        """Tell what it said before, and what was said to it: each message where it was heard, as when it was typed."""
+        cut = self._view.n > 0
+        async with aclosing(self._client.stream(run, self._view.n, follow=False)) as parts:
+            async for part in parts:
+                while cut and typed and typed[0][0] < part.at:
+                    typed.popleft()  # it belongs to what is not told any more
+                cut = False
+                while typed and typed[0][0] < part.at:
+                    self._say_typed(typed.popleft()[1])
+                self._view.take(part)
+        for _, text in typed:
+            self._say_typed(text)
+
+    def _say_typed(self, text: str) -> None:
+        self._view.settle()
+        for n, line in enumerate(text.split("\n")):
+            self._view.say(f"{'' if n else MESSAGE}{clean(line)}")
+
+    def _wrapped(self, sentence: str) -> None:
+        """Say a sentence, broken between words."""
+        for line in self._screen.wrapped("", sentence, 2):
+            self._view.say(line)
 
     def _shows(self, said: Said) -> bool:
         """Show what happens to the run; False: it is for the feed to say it, in a line."""
@@ -287,13 +317,25 @@ class Running:
             "needs you": "waits for you",
             "running": f"goes on on {line.worker}",
         }.get(line.shown, f"rests at turn {line.turn}")
-        self._screen.say(f"{run} {rest.why or stands}; nothing of it is lost. It goes on with the same command")
+        self._wrapped(f"{run} {rest.why or stands}; nothing of it is lost. It goes on with the same command")
         if len(self._wanted.again) <= _LONG:
             self._screen.say(f"next: {self._wanted.again}")
             self._screen.say(f"      torpor show {run}")
         else:
             self._screen.say(f"next: torpor show {run}")
         return rest.code
+
+
+def _typed(shown: RunShown, name: str) -> Iterator[tuple[int, str]]:
+    """Yield when messages of a name were heard, oldest first, and what they say; then those that are still unread."""
+    start = f"{wait_words(f'message {name}')} "
+    for line in shown.lines:
+        if name and line.outcome == "received" and line.what.startswith(start):
+            said = json.loads(line.what.removeprefix(start))
+            yield line.at, _written(said, plain=True)
+    for unread in shown.unread:
+        if unread.name == name:
+            yield unread.at, _written(unread.value, plain=True)
 
 
 def _written(result: Any, *, plain: bool) -> str:

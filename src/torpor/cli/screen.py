@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 _WIDE = 10_000
 """The width where nothing is cut: output that goes to a file or a program."""
 _LEAST = 20
-_PAINT = re.compile(r"\x1b\[[0-9;]*m")
+PAINT = re.compile(r"\x1b\[[0-9;]*m")
+"""What paints, and takes no room."""
 _CODES = {
     "cyan": "36",
     "green": "32",
@@ -130,7 +131,7 @@ class Screen:
 
     def wrapped(self, start: str, text: str, indent: int) -> list[str]:
         """Return a text behind `start`, broken between words, and indented, where it does not fit into a line."""
-        begun = cells(_PAINT.sub("", start))
+        begun = cells(PAINT.sub("", start))
         if begun + cells(text) <= self.width:
             return [start + text]
         from textwrap import wrap

@@ -169,8 +169,14 @@ def _gone(part: Part) -> str:
 
 
 def _taken_back(part: Part, gone: dict[int, object]) -> str:
-    """Return a retraction in words, `[180 characters taken back: "Dear An..."; what follows replaces them]`."""
+    """Return a retraction in words: of a text its beginning, of a call its name and arguments, else the parts' numbers."""
+    from torpor.cli.live import call_words
+    from torpor.core.stream import TOOL
+
     text = "".join(body for body in gone.values() if isinstance(body, str))
+    calls = [call_words(body) for body in gone.values() if isinstance(body, dict) and TOOL in body]
+    if not text and calls:
+        return f"[taken back: {', '.join(calls)}; what follows replaces it]"
     if not text:
         numbers = ", ".join(f"{first}" if first == last else f"{first} to {last}" for first, last in part.body)
         return f"[taken back: part {numbers}]"

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 INTERRUPT = "~interrupt"
 """The name of the signal that interrupts a run (`worker.interrupting`)."""
+SETTLED = "Settled"
+"""The kind of a failure that a person said: its detail is theirs, or `SAID_FAILED`."""
+SAID_FAILED = "a person said that it failed"
 SAYS_RESULT = "says result"
 """In the answer to an unknown effect: `happened` is what its function gave back, as a person says it, and not an outcome as
 whoever called that function keeps it. A late worker's answer has no such mark, nor has one of a torpor before it was there.

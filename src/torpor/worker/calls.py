@@ -65,8 +65,7 @@ class Calls:
 
     async def _in_thread(self, definition: Definition, args: Sequence[Any], more: dict[str, Any]) -> Any:
         call = partial(definition.function, *args, **more)
-        async with asyncio.timeout(definition.timeout_seconds):
-            result = await self.in_thread(call)
+        result = await _within(definition.timeout_seconds, self.in_thread, (call,), {})
         if inspect.isawaitable(result):  # a callable object or a partial whose call is async
             result = await result
         return result
@@ -111,9 +110,18 @@ def _finished(done: Callable[[Any, BaseException | None], None], ended: asyncio.
         done(ended.result(), None)
 
 
-async def _within(seconds: float, function: Callable[..., Any], args: Sequence[Any], more: dict[str, Any]) -> Any:
-    async with asyncio.timeout(seconds):
-        return await function(*args, **more)
+async def _within(
+    seconds: float | None, function: Callable[..., Any], args: Sequence[Any], more: dict[str, Any]
+) -> Any:
+    """Wait for a call as long as its timeout lets it, for ever if there is none; what it raises then says the limit."""
+    limit = asyncio.timeout(seconds)
+    try:
+        async with limit:
+            return await function(*args, **more)
+    except TimeoutError as error:
+        if limit.expired() and not error.args:
+            error.args = (f"no answer within {seconds:g} s, its timeout",)
+        raise
 
 
 def described(error: BaseException) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from torpor.clock import micros
 from torpor.core.journal import Entry, Kind
 from torpor.core.replay import CallKind
 from torpor.core.schema import same
-from torpor.core.wait import SAYS_RESULT, Open, WaitKind
+from torpor.core.wait import SAID_FAILED, SAYS_RESULT, SETTLED, Open, WaitKind
 from torpor.errors import TorporError, UsageError
 from torpor.store import values
 from torpor.worker import fitting
@@ -168,8 +168,8 @@ class Questions:
         elif answer.get("again") and request is not None:
             self._progress.effects.record_intent(request, self._progress.attempts.get(wait.key, 1) + 1)
         else:
-            text = str(answer.get("fail") or "a person said that it failed")
-            body = executor.bodies.encode({"kind": "Settled", "detail": text}, "error")
+            text = str(answer.get("fail") or SAID_FAILED)
+            body = executor.bodies.encode({"kind": SETTLED, "detail": text}, "error")
             executor.commits.record(Entry(Kind.FAILURE, wait.key, body))
 
     def _over(self, slot: int) -> None:

@@ -12,7 +12,7 @@ from rich.text import Text
 from torpor import clock
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from torpor.testing.showing import Line
 
@@ -68,13 +68,13 @@ class Screen:
             self._console.print(Text(self._spelled(text), style), soft_wrap=True)
 
     def quoted(self, label: str, text: str, styles: Mapping[str, str]) -> None:
-        """Say a text letter for letter, each of its lines broken where it must be; `styles` by a line's first letter."""
+        """Say a text letter for letter, its lines broken at a space if one is near; `styles` by a line's first letter."""
         for number, whole in enumerate(text.splitlines()):
             room = self._room - 2
             head = f"  {label if number == 0 else '':<{LABEL - 2}}"
-            for start in range(0, max(len(whole), 1), room):
-                more = "  " if start or not label else ""
-                self.raw(f"{head}{more}{whole[start : start + room]}".rstrip(), styles.get(whole[:1], ""))
+            for part, piece in enumerate(_pieces(whole, room)):
+                more = "  " if part or not label else ""
+                self.raw(f"{head}{more}{piece}".rstrip(), styles.get(whole[:1], ""))
                 head = " " * LABEL
 
     def progress(self, text: str) -> None:
@@ -109,6 +109,16 @@ class Screen:
 
     def _spelled(self, text: str) -> str:
         return text.encode("ascii", "backslashreplace").decode() if self._ascii else text
+
+
+def _pieces(line: str, room: int) -> Iterator[str]:
+    """Yield a line in pieces of at most so many letters; none is left out, a piece may begin with the space."""
+    while len(line) > room:
+        space = line.rfind(" ", room // 2, room + 1)
+        end = room if space < 0 else space
+        yield line[:end]
+        line = line[end:]
+    yield line
 
 
 class Journal:

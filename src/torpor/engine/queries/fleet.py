@@ -16,7 +16,7 @@ from torpor.core.replay import shown
 from torpor.core.run import Flag, State
 from torpor.core.wait import WaitKind
 from torpor.engine.large import legible, named_blobs
-from torpor.engine.queries.spoken import wait_words
+from torpor.engine.queries.spoken import each_once, wait_words
 from torpor.engine.queries.versions import stranded
 from torpor.errors import UsageError
 from torpor.store import values
@@ -304,9 +304,8 @@ class _Reading:
         if queued is not None:
             why = f"behind {queued.ahead:,} other{'s' if queued.ahead != 1 else ''} for {queued.line}"
             return ", but ".join(part for part in (why, unserved) if part), hint
-        why = (
-            "starts later" if starts_later else " or ".join(self.wait_line(wait).title for wait in people or open_waits)
-        )
+        titles = (self.wait_line(wait).title for wait in people or open_waits)
+        why = "starts later" if starts_later else each_once(titles)
         return ", but ".join(part for part in (why, unserved) if part), hint
 
     def _since(self, run: RunRow) -> int:

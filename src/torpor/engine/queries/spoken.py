@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
 _TENTHS_BELOW = 10
 _WHOLE_DAYS = 10
@@ -38,6 +44,12 @@ def size(count: int) -> str:
 def plural(count: int, one: str, many: str = "") -> str:
     """Return a count with its word: `1 run`, `2 runs`."""
     return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def each_once(titles: Iterable[str]) -> str:
+    """Return what is waited for in a line, equal titles once with their number: `approve wire? (2) or a timer`."""
+    counts = Counter(titles)
+    return " or ".join(f"{title} ({count})" if count > 1 else title for title, count in counts.items())
 
 
 def wait_words(title: str) -> str:

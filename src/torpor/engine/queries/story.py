@@ -17,7 +17,7 @@ from torpor.engine.large import legible
 from torpor.engine.queries.fleet import failure, first_line
 from torpor.engine.queries.life import Stretch, life_of
 from torpor.engine.queries.people import arguments
-from torpor.engine.queries.spoken import duration, wait_words
+from torpor.engine.queries.spoken import duration, each_once, wait_words
 from torpor.store import values
 
 if TYPE_CHECKING:
@@ -224,11 +224,10 @@ class _Teller:
     def _put_away(self, entry: Stored) -> None:
         body = self._body(entry)
         if isinstance(body, dict) and "for" in body:
-            why = " or ".join(str(title) for title in body["for"])
-            self.slept[entry.seq] = why
+            self.slept[entry.seq] = each_once(map(str, body["for"]))
             named = ["a timer" if title == "timer" else wait_words(str(title)) for title in body["for"]]
             told = all(str(title).startswith(_TOLD) for title in body["for"])  # the wait's own line says it
-            self._sleeping = self._say(entry, f"{_SLEEPS}for {' or '.join(named)}", "asleep", quiet=told)
+            self._sleeping = self._say(entry, f"{_SLEEPS}for {each_once(named)}", "asleep", quiet=told)
             return
         title = first_line(str(body.get("title", "trouble"))) if isinstance(body, dict) else "trouble"
         self.slept[entry.seq] = title
@@ -290,9 +289,8 @@ class _Teller:
         if kind is CallKind.STEP and isinstance(body, dict):
             self._say(entry, f"{shown(key)} attempt {body.get('attempt')} {_error(body)}", "again", ended_at=entry.at)
         else:
-            self._say(
-                entry, f"{shown(key).partition('#')[0]} {_brief(body)}", "recorded", ended_at=entry.at, quiet=True
-            )
+            what = f"{shown(key).partition('#')[0]} {_brief(body)}"
+            self._say(entry, what, "recorded", ended_at=entry.at, quiet=True)
 
     def _hear_wait(self, entry: Stored, key: str, kind: CallKind) -> None:
         """A wait that an entry of its own opened: what for, and how it ended."""
@@ -303,10 +301,8 @@ class _Teller:
         fields = body if isinstance(body, dict) else {}
         if entry.kind is Kind.WAIT:
             if key in self._lines:
-                self._lines[key].ended_at, self._lines[key].outcome = (
-                    entry.at,
-                    str(fields.get("refused") or "asked again"),
-                )
+                before = self._lines[key]
+                before.ended_at, before.outcome = entry.at, str(fields.get("refused") or "asked again")
             open_as = "asked" if kind is CallKind.ASK else "open"
             self._lines[key] = self._say(entry, f"{_ASKED[kind]}{fields.get('title', '')}", open_as)
             return
@@ -324,9 +320,12 @@ class _Teller:
         if entry.kind is Kind.WAIT:
             title = str(body.get("title", "")) if isinstance(body, dict) else ""
             self._lines[key] = self._say(entry, f"approve {title}", "asked")
-        elif entry.kind is Kind.CONSUMED and isinstance(body, dict):
+        elif entry.kind in {Kind.CONSUMED, Kind.FAILURE} and isinstance(body, dict):
             line = self._lines.get(key) or self._say(entry, "approval", "")
             line.ended_at = entry.at
+            if entry.kind is Kind.FAILURE:
+                line.outcome = "interrupted" if body.get("interrupt") else _error(body)
+                return
             by, note = body.get("by") or "somebody", body.get("note")
             said = "approved by" if body.get("approved") else "denied by"
             said = "edited and approved by" if body.get("edited") else said
@@ -391,7 +390,8 @@ class _Teller:
 
 
 def _error(body: dict[str, Any]) -> str:
-    return f"{body.get('kind', 'error')}: {first_line(str(body.get('detail', '')))}"
+    kind, detail = str(body.get("kind", "error")), first_line(str(body.get("detail", "")))
+    return f"{kind}: {detail}" if detail else kind
 
 
 def _brief(value: Any) -> str:
