@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import select
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.patience import PATIENCE_SECONDS
+from tests.rouse.clocks_by_hand import ClocksByHand
 from torpor import rouse
 from torpor.rouse import ticks
 from torpor.rouse.detectors.outside import close, open_outside
@@ -183,6 +185,47 @@ def test_one_watch_for_the_process() -> None:
         assert rouse.pass_gate() == rouse.incarnation()
     finally:
         watch.stop()
+
+
+class Still(ticks.Watch):
+    """A watch that ticks, and whose thread does not get its turn."""
+
+    @property
+    def ticks(self) -> bool:
+        """For the whole test."""
+        return True
+
+
+def test_a_block_that_ends_right_after_the_wake_was_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before the watch's thread looks: the block itself does. What was before it does not count."""
+    clocks, watch = ClocksByHand(), Still(registry=rouse.Registry())
+    watch.watcher = clocks.watcher()
+    monkeypatch.setattr(ticks, "_the_watch", [watch])
+    clocks.suspend(3600.0)
+    with rouse.uninterrupted():
+        clocks.pass_time(1.0)
+    with pytest.raises(rouse.Interrupted, match=r"(?s)slept, .*check before using it"), rouse.uninterrupted():
+        clocks.suspend(3600.0)
+
+
+def test_a_block_in_an_event_loop_was_interrupted() -> None:
+    """The block looks before the loop does; the callbacks run in the loop's own look."""
+    clocks, registry, told = ClocksByHand(), rouse.Registry(), list[rouse.Rousal]()
+    registry.on_rousal(told.append)
+
+    async def in_a_loop() -> None:
+        async with rouse.watching(
+            rouse.Limits(tick_seconds=3600.0), clocks=clocks.clocks, registry=registry
+        ) as watcher:
+            with pytest.raises(rouse.Interrupted, match="slept"), rouse.uninterrupted():
+                clocks.suspend(3600.0)
+            assert told == []
+            watcher.check()
+            assert [rousal.kind for rousal in told] == ["slept"]
+
+    asyncio.run(in_a_loop())
+    with rouse.uninterrupted():  # nobody ticks any more
+        clocks.suspend(3600.0)
 
 
 def test_after_its_end_a_watch_may_begin_with_other_limits() -> None:
