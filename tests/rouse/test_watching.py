@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.patience import PATIENCE_SECONDS
+from tests.rouse import costing
 from tests.rouse.clocks_by_hand import ClocksByHand
 from torpor import rouse
 from torpor.rouse import ticks
@@ -259,7 +260,7 @@ def test_a_word_asked_for_that_cannot_be_heard_is_said(
         pass
     socket_line, file_line = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert f"$ROUSE_HOST_SOCKET ({in_the_way})" in socket_line
-    assert "in use" in socket_line
+    assert "is not a socket" in socket_line
     assert f"$ROUSE_HOST_FILE ({tmp_path / 'nowhere' / 'generation'})" in file_line
     assert "is not there" in file_line
     assert in_the_way.read_text() == "mine"
@@ -302,3 +303,14 @@ def test_a_look_costs_less_than_a_thousandth_of_a_tick(tmp_path: Path, monkeypat
         least = min(least, (time.thread_time() - began) / looks)
     close(opened)
     assert least < 0.001 * watcher.limits.tick_seconds
+
+
+@pytest.mark.alone
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["thread", "loop"])
+def test_a_watch_that_runs_takes_less_than_a_thousandth_of_a_processor(tmp_path: Path, way: str) -> None:
+    """Its waking included, all threads, nothing warm. The least of some times: what else a machine does only adds."""
+    heard = {"ROUSE_HOST_FILE": str(tmp_path / "generation"), "ROUSE_HOST_SOCKET": str(tmp_path / "host")}
+    (tmp_path / "generation").write_text("1")
+    with child(SCRIPT.with_name("costing.py"), way, **heard) as watched:
+        assert min(watched.until("share")["share"] for _ in range(costing.TIMES)) < 0.001

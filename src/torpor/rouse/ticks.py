@@ -120,16 +120,18 @@ class Watch:
         self._thread.start()
 
     def _loop(self, ended: int) -> None:
-        tick_seconds = self.watcher.limits.tick_seconds
+        tick_seconds, known, poll = self.watcher.limits.tick_seconds, list[int](), _poll([])
         try:
             while True:
                 look(self.watcher)
-                spoke = _wait([ended, *descriptors(self._opened)], tick_seconds)
+                if (numbers := [ended, *descriptors(self._opened)]) != known:
+                    known, poll = numbers, _poll(numbers)
+                spoke = {number for number, _ in poll.poll(tick_seconds * 1000)}
                 if ended in spoke:
                     return
                 if spoke:
                     look(self.watcher)
-                    if _wait([ended], min(REST_SECONDS, tick_seconds)):
+                    if _poll([ended]).poll(min(REST_SECONDS, tick_seconds) * 1000):
                         return
         finally:
             os.close(ended)
@@ -140,12 +142,12 @@ def descriptors(detectors: list[Detector]) -> list[int]:
     return [number for each in detectors if hasattr(each, "fileno") and (number := each.fileno()) >= 0]
 
 
-def _wait(numbers: list[int], seconds: float) -> set[int]:
-    """Wait until one can be read or its other end is closed."""
+def _poll(numbers: list[int]) -> select.poll:
+    """Return what waits until one can be read or its other end is closed."""
     poll = select.poll()
     for number in numbers:
         poll.register(number, select.POLLIN)
-    return {number for number, _ in poll.poll(seconds * 1000)}
+    return poll
 
 
 _the_watch: list[Watch] = []
@@ -247,11 +249,13 @@ async def _tick(watcher: Watcher, opened: list[Detector]) -> None:
     rest_seconds = min(REST_SECONDS, watcher.limits.tick_seconds)
     try:
         while True:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(watcher.limits.tick_seconds - rest_seconds):
-                    await spoke.wait()
+            due = loop.time() + watcher.limits.tick_seconds
+            timer = loop.call_at(due, spoke.set)
+            await spoke.wait()
+            timer.cancel()
             look(watcher)
-            await asyncio.sleep(rest_seconds)
+            if loop.time() < due:  # a detector asked for it
+                await asyncio.sleep(rest_seconds)
             spoke.clear()
     finally:
         for number in numbers:
