@@ -115,7 +115,9 @@ class Both:
             machine.close()
 
 
-@pytest.mark.parametrize(("place", "first"), [("look", "copy"), ("gate", "copy"), ("gate", "original")])
+@pytest.mark.parametrize(
+    ("place", "first"), [("look", "copy"), ("look", "original"), ("gate", "copy"), ("gate", "original")]
+)
 def test_copied_before_the_last_look_exactly_one_acts(
     lab: Lab, asleep: tuple[Snapshot, Machine, Program], world: World, doors: Doors, place: str, first: str
 ) -> None:

@@ -18,6 +18,8 @@ from tests.patience import PATIENCE_SECONDS
 from tests.rouse.test_watching import child
 from torpor import rouse
 from torpor.rouse.__main__ import main
+from torpor.rouse.detectors.outside import explain
+from torpor.rouse.detectors.vmclock import Vmclock
 
 if TYPE_CHECKING:
     from tests.rouse.test_watching import Child
@@ -216,6 +218,11 @@ def test_watch_ends_when_nobody_reads_it(tmp_path: Path) -> None:
         ["run", "--", ""],
         ["run", "--tick", "0", "--", "true"],
         ["watch", "--freeze", "nan"],
+        ["run", "--grace", "nan", "--", "true"],
+        ["run", "--grace", "inf", "--", "true"],
+        ["run", "--grace", "-3", "--", "true"],
+        ["run", "--grace", "soon", "--", "true"],
+        ["run", "--restart", "--signal", "USR2", "--", "true"],
         [],
     ],
 )
@@ -225,6 +232,38 @@ def test_mistakes_are_told(arguments: list[str], capsys: pytest.CaptureFixture[s
         main(arguments)
     assert raised.value.code == 2
     assert "usage: " in capsys.readouterr().err
+
+
+def test_help_says_what_is_usual(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each number that may be given, and which of the two ways."""
+    monkeypatch.setenv("COLUMNS", "200")
+    with pytest.raises(SystemExit):
+        main(["run", "--help"])
+    lines = {words[0]: line for line in capsys.readouterr().out.splitlines() if (words := line.split())}
+    usual = {"--tick": "(1)", "--freeze": "(2)", "--grace": "(10)", "--restart": "(the default)"}
+    assert all(lines[option].endswith(value) for option, value in usual.items())
+
+
+@pytest.mark.slow
+def test_watch_prints_a_line_whatever_the_host_says(tmp_path: Path) -> None:
+    """No letter of it moves the cursor, or begins a line."""
+    with child(*ROUSE, "watch", *QUICK, ROUSE_HOST_FILE=str(tmp_path / "generation")) as watched:
+        assert watched.process.stderr is not None
+        assert watched.process.stdout is not None
+        watched.process.stderr.readline()
+        host_says(tmp_path, "red \x1b[31m\nline\u2028\u00e9")
+        while b"red" not in (line := watched.process.stdout.readline()):
+            assert line
+        assert line.decode().endswith("red \\x1b[31m\\nline\\u2028\u00e9\n")
+
+
+def test_explain_names_what_is_not_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Not only that something is not."""
+    monkeypatch.setenv("DBUS_SYSTEM_BUS_ADDRESS", f"unix:path={tmp_path / 'bus'}")
+    monkeypatch.setattr(Vmclock.__init__, "__defaults__", (str(tmp_path / "clock"),))
+    why_not = {about.name: about.why_not for about in explain()}
+    assert why_not["logind"] == f"{tmp_path / 'bus'}: No such file or directory"
+    assert why_not["vmclock"] == f"{tmp_path / 'clock'}: No such file or directory"
 
 
 def test_explain_is_a_table_and_json(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -84,6 +84,18 @@ def test_a_host_file_without_a_place_does_not_work(tmp_path: Path, monkeypatch: 
         HostFile()
 
 
+@pytest.mark.parametrize(
+    ("place", "why"),
+    [("file", "is not a socket"), ("", "is not a socket"), ("x" * 200, "bytes, and a socket's at most 107")],
+)
+def test_why_the_host_socket_cannot_be_listened_to(tmp_path: Path, place: str, why: str) -> None:
+    """A file or a folder in the way is not another listener; it stays."""
+    (tmp_path / "file").write_text("kept")
+    with pytest.raises(OSError, match=why):
+        HostSocket(tmp_path / place)
+    assert (tmp_path / "file").read_text() == "kept"
+
+
 def test_the_host_socket(tmp_path: Path) -> None:
     """A datagram is an event; only this user may send; a second listener does not take the socket away."""
     path = tmp_path / "host"

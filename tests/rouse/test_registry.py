@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import threading
+from typing import Any
 
 import pytest
 
@@ -61,6 +62,15 @@ def test_it_is_a_call_and_a_decorator_with_and_without_arguments() -> None:
     bare(made())
     assert calls == ["phased", "called", "bare", "phased", "called", "bare"]
     assert "phased in RESEED" in repr(phased)
+
+
+def test_what_cannot_be_called_is_refused() -> None:
+    """When it is registered: at the first rousal it would shut the gate."""
+    registry = rouse.Registry()
+    anything: Any = 5
+    with pytest.raises(TypeError, match="5 cannot be called"):
+        registry.on_rousal(anything)
+    registry.tell(made())
 
 
 def test_a_coroutine_function_is_refused() -> None:

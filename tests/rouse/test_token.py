@@ -139,3 +139,21 @@ def test_a_loop_shares_one_fetch_even_if_the_first_is_cancelled() -> None:
     assert cancelled
     assert [type(error) for error in errors] == [ConnectionError] * 4
     assert issuer.asked == 2
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_fetch_of_the_other_kind_is_told_how_to_ask() -> None:
+    """And no coroutine is left that nobody waits for."""
+    issuer = Issuer()
+    with pytest.raises(TypeError, match=r"fetch_async.* is a coroutine function\nhint: await token.get_async()"):
+        rouse.Token(issuer.fetch_async).get()
+    with pytest.raises(TypeError, match=r"fetch .* is no coroutine function\nhint: call token.get()"):
+        asyncio.run(rouse.Token(issuer.fetch).get_async())
+
+
+def test_a_fetch_that_gives_no_pair_is_told_what_to_give() -> None:
+    """Without a word of what it gave: that may be the token."""
+    nothing: Any = lambda: "sesame"  # noqa: E731 - of the wrong kind
+    with pytest.raises(TypeError, match=r"gave a str\nhint: return the token and for how many seconds") as raised:
+        rouse.Token(nothing).get()
+    assert "sesame" not in str(raised.value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import select
@@ -18,6 +19,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.patience import PATIENCE_SECONDS
+from tests.rouse import costing
+from tests.rouse.clocks_by_hand import ClocksByHand
 from torpor import rouse
 from torpor.rouse import ticks
 from torpor.rouse.detectors.outside import close, open_outside
@@ -185,6 +188,47 @@ def test_one_watch_for_the_process() -> None:
         watch.stop()
 
 
+class Still(ticks.Watch):
+    """A watch that ticks, and whose thread does not get its turn."""
+
+    @property
+    def ticks(self) -> bool:
+        """For the whole test."""
+        return True
+
+
+def test_a_block_that_ends_right_after_the_wake_was_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before the watch's thread looks: the block itself does. What was before it does not count."""
+    clocks, watch = ClocksByHand(), Still(registry=rouse.Registry())
+    watch.watcher = clocks.watcher()
+    monkeypatch.setattr(ticks, "_the_watch", [watch])
+    clocks.suspend(3600.0)
+    with rouse.uninterrupted():
+        clocks.pass_time(1.0)
+    with pytest.raises(rouse.Interrupted, match=r"(?s)slept, .*check before using it"), rouse.uninterrupted():
+        clocks.suspend(3600.0)
+
+
+def test_a_block_in_an_event_loop_was_interrupted() -> None:
+    """The block looks before the loop does; the callbacks run in the loop's own look."""
+    clocks, registry, told = ClocksByHand(), rouse.Registry(), list[rouse.Rousal]()
+    registry.on_rousal(told.append)
+
+    async def in_a_loop() -> None:
+        async with rouse.watching(
+            rouse.Limits(tick_seconds=3600.0), clocks=clocks.clocks, registry=registry
+        ) as watcher:
+            with pytest.raises(rouse.Interrupted, match="slept"), rouse.uninterrupted():
+                clocks.suspend(3600.0)
+            assert told == []
+            watcher.check()
+            assert [rousal.kind for rousal in told] == ["slept"]
+
+    asyncio.run(in_a_loop())
+    with rouse.uninterrupted():  # nobody ticks any more
+        clocks.suspend(3600.0)
+
+
 def test_after_its_end_a_watch_may_begin_with_other_limits() -> None:
     """A stopped one holds nobody to its limits, and the gate does not ask it."""
     first = rouse.watch()
@@ -216,7 +260,7 @@ def test_a_word_asked_for_that_cannot_be_heard_is_said(
         pass
     socket_line, file_line = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert f"$ROUSE_HOST_SOCKET ({in_the_way})" in socket_line
-    assert "in use" in socket_line
+    assert "is not a socket" in socket_line
     assert f"$ROUSE_HOST_FILE ({tmp_path / 'nowhere' / 'generation'})" in file_line
     assert "is not there" in file_line
     assert in_the_way.read_text() == "mine"
@@ -259,3 +303,14 @@ def test_a_look_costs_less_than_a_thousandth_of_a_tick(tmp_path: Path, monkeypat
         least = min(least, (time.thread_time() - began) / looks)
     close(opened)
     assert least < 0.001 * watcher.limits.tick_seconds
+
+
+@pytest.mark.alone
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["thread", "loop"])
+def test_a_watch_that_runs_takes_less_than_a_thousandth_of_a_processor(tmp_path: Path, way: str) -> None:
+    """Its waking included, all threads, nothing warm. The least of some times: what else a machine does only adds."""
+    heard = {"ROUSE_HOST_FILE": str(tmp_path / "generation"), "ROUSE_HOST_SOCKET": str(tmp_path / "host")}
+    (tmp_path / "generation").write_text("1")
+    with child(SCRIPT.with_name("costing.py"), way, **heard) as watched:
+        assert min(watched.until("share")["share"] for _ in range(costing.TIMES)) < 0.001

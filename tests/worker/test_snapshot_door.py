@@ -127,6 +127,20 @@ def test_what_is_no_socket_stays(door: Path) -> None:
     assert door.read_text(encoding="utf-8") == "kept"
 
 
+@pytest.mark.parametrize(
+    ("name", "why"), [("a file", "is not a socket"), ("", "is not a socket"), ("x" * 200, "the path has")]
+)
+def test_the_reason_is_the_true_one(tmp_path: Path, name: str, why: str) -> None:
+    """Nobody listens there: it is a file, a folder, or longer than a path of a socket may be."""
+    (tmp_path / "a file").write_text("kept", encoding="utf-8")
+
+    async def check() -> None:
+        with pytest.raises(UsageError, match=f"{why}.*\n.*at most 107 bytes"):
+            await answering(str(tmp_path / name), lambda: None, willing).__aenter__()
+
+    asyncio.run(check())
+
+
 def test_the_end_removes_no_other_ones_socket(door: Path) -> None:
     """Somebody took the path away and listens there now."""
 

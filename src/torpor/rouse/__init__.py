@@ -40,9 +40,9 @@ from .snapshot import (
     register_after_restore,
     register_before_snapshot,
 )
-from .ticks import Watch, pass_gate, watch, watching
+from .ticks import Watch, pass_gate, uninterrupted, watch, watching
 from .token import Token
-from .watcher import Watcher, uninterrupted
+from .watcher import Uninterrupted, Watcher
 
 __all__ = [
     "Beacon",
@@ -71,6 +71,7 @@ __all__ = [
     "SnapshotHooks",
     "Stale",
     "Token",
+    "Uninterrupted",
     "Verdict",
     "Watch",
     "Watcher",

@@ -18,7 +18,7 @@ from .detectors.clocks import Limits
 from .detectors.outside import explain, names
 from .phases import Phase
 from .registry import process_registry
-from .run import Run
+from .run import GRACE_SECONDS, Run
 from .ticks import watch
 
 if TYPE_CHECKING:
@@ -45,32 +45,48 @@ def main(arguments: Sequence[str] | None = None) -> int:
     program = asked.program[1:] if asked.program[:1] == ["--"] else asked.program
     if not program or not program[0]:
         _parser().error("run: give the program after --")
-    run = Run(program, send=None if asked.restart else asked.signal, grace_seconds=asked.grace, say=_say_aside)
+    run = Run(program, send=asked.signal, grace_seconds=asked.grace, say=_say_aside)
     return run.run(limits)
 
 
 def _parser() -> argparse.ArgumentParser:
     limits = argparse.ArgumentParser(add_help=False)
     default = Limits()
-    limits.add_argument(
-        "--tick", type=_seconds, default=default.tick_seconds, metavar="SECONDS", help="between two looks"
-    )
-    limits.add_argument(
-        "--freeze", type=_seconds, default=default.freeze_seconds, metavar="SECONDS", help="how late a look is a freeze"
-    )
+    looks = {
+        "--tick": (default.tick_seconds, "between two looks"),
+        "--freeze": (default.freeze_seconds, "how late a look is a freeze"),
+    }
+    for name, (seconds, what_for) in looks.items():
+        limits.add_argument(name, type=_seconds, default=seconds, metavar="SECONDS", help=f"{what_for} ({seconds:g})")
     parser = argparse.ArgumentParser(prog=_name(), description="Know that you slept, were copied or rolled back.")
     commands = parser.add_subparsers(dest="command", required=True)
     watching = commands.add_parser("watch", parents=[limits], help="print a line for each rousal")
     watching.add_argument("--json", action="store_true", help="one JSON object a line")
     explaining = commands.add_parser("explain", parents=[limits], help="which detectors work here, and what they miss")
     explaining.add_argument("--json", action="store_true", help="as JSON, with needs, cost and fallback")
-    running = commands.add_parser("run", parents=[limits], help="run a program; on a rousal signal or restart it")
-    what = running.add_mutually_exclusive_group()
-    what.add_argument(
-        "--signal", type=_signal, default=signal.SIGUSR1, metavar="NAME", help="send this on a rousal (USR1)"
+    running = commands.add_parser(
+        "run",
+        parents=[limits],
+        help="run a program; on a rousal restart or signal it",
+        description="Run a program and, on a rousal, restart or signal it: its whole process group, so also what npm or a "
+        "shell started.",
     )
-    what.add_argument("--restart", action="store_true", help="end it on a rousal and start it again")
-    running.add_argument("--grace", type=float, default=10.0, metavar="SECONDS", help="from SIGTERM to SIGKILL (10)")
+    what = running.add_mutually_exclusive_group()
+    what.add_argument("--restart", action="store_true", help="end it on a rousal and start it again (the default)")
+    what.add_argument(
+        "--signal",
+        type=_signal,
+        metavar="NAME",
+        help="send this instead. Only to a program with a handler for it: another one dies of it and is not started "
+        "again. USR1 opens Node's debugger",
+    )
+    running.add_argument(
+        "--grace",
+        type=_grace,
+        default=GRACE_SECONDS,
+        metavar="SECONDS",
+        help=f"from SIGTERM to SIGKILL ({GRACE_SECONDS:g})",
+    )
     running.add_argument("program", nargs=argparse.REMAINDER, metavar="-- CMD", help="the program and its arguments")
     return parser
 
@@ -89,11 +105,26 @@ def _seconds(text: str) -> float:
     return seconds
 
 
+def _grace(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds < math.inf:
+        raise argparse.ArgumentTypeError(f"{text} is no number of seconds, zero or more")
+    return seconds
+
+
 def _signal(name: str) -> signal.Signals:
     try:
         return signal.Signals[f"SIG{name.upper().removeprefix('SIG')}"]
     except KeyError:
         raise argparse.ArgumentTypeError(f"no signal is called {name}") from None
+
+
+def _printable(text: str) -> str:
+    """Show what would move the cursor or begin a line by its number: somebody else chose the letters."""
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
 def _say(line: str) -> None:
@@ -121,7 +152,7 @@ def _watch(limits: Limits, *, as_json: bool) -> int:
             if as_json:
                 _say(json.dumps(asdict(rousal)))
             else:
-                _say(f"{rousal.kind}, {rousal.away_seconds:.3f} s away: {'; '.join(rousal.evidence)}")
+                _say(_printable(f"{rousal.kind}, {rousal.away_seconds:.3f} s away: {'; '.join(rousal.evidence)}"))
         except BrokenPipeError:
             unread = True
             os.kill(os.getpid(), signal.SIGTERM)

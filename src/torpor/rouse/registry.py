@@ -128,10 +128,15 @@ class Registry:
         those only, and for what may have been one of them or includes it (`Phase.takes_for`).
 
         Raises:
-            TypeError: the callback is a coroutine function: nobody would wait for it, and the gate would open too early.
+            TypeError: the callback cannot be called, or is a coroutine function: nobody would wait for it, and the gate
+                would open too early.
         """
         if callback is None:
             return lambda later: self.on_rousal(later, phase=phase, kinds=kinds)
+        given: object = callback
+        if not callable(given):
+            msg = f"{callback!r} cannot be called: a rousal's callbacks are functions of one argument, the rousal"
+            raise TypeError(msg)
         if inspect.iscoroutinefunction(callback):
             msg = f"{callback!r} is a coroutine function: a rousal's callbacks are plain functions"
             raise TypeError(msg)

@@ -21,7 +21,7 @@ from .detectors.clocks import Clocks, Limits
 from .detectors.pulse import Pulse, patient_detectors
 from .errors import RousalFailed
 from .registry import process_registry
-from .watcher import Watcher
+from .watcher import Uninterrupted, Watcher
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -120,16 +120,18 @@ class Watch:
         self._thread.start()
 
     def _loop(self, ended: int) -> None:
-        tick_seconds = self.watcher.limits.tick_seconds
+        tick_seconds, known, poll = self.watcher.limits.tick_seconds, list[int](), _poll([])
         try:
             while True:
                 look(self.watcher)
-                spoke = _wait([ended, *descriptors(self._opened)], tick_seconds)
+                if (numbers := [ended, *descriptors(self._opened)]) != known:
+                    known, poll = numbers, _poll(numbers)
+                spoke = {number for number, _ in poll.poll(tick_seconds * 1000)}
                 if ended in spoke:
                     return
                 if spoke:
                     look(self.watcher)
-                    if _wait([ended], min(REST_SECONDS, tick_seconds)):
+                    if _poll([ended]).poll(min(REST_SECONDS, tick_seconds) * 1000):
                         return
         finally:
             os.close(ended)
@@ -140,15 +142,17 @@ def descriptors(detectors: list[Detector]) -> list[int]:
     return [number for each in detectors if hasattr(each, "fileno") and (number := each.fileno()) >= 0]
 
 
-def _wait(numbers: list[int], seconds: float) -> set[int]:
-    """Wait until one can be read or its other end is closed."""
+def _poll(numbers: list[int]) -> select.poll:
+    """Return what waits until one can be read or its other end is closed."""
     poll = select.poll()
     for number in numbers:
         poll.register(number, select.POLLIN)
-    return {number for number, _ in poll.poll(seconds * 1000)}
+    return poll
 
 
 _the_watch: list[Watch] = []
+_of_loops: list[Watcher] = []
+"""Those that `watching()` ticks with at this moment."""
 
 
 def watch(limits: Limits | None = None) -> Watch:
@@ -176,9 +180,34 @@ def pass_gate() -> Incarnation:
         RousalFailed: a callback failed, and nobody has mended it.
         GateClosed: closed for another reason: the phases are running, or a snapshot is being taken.
     """
-    if _the_watch and _the_watch[0].ticks:
-        _the_watch[0].watcher.check()
+    _look_if_it_ticks()
     return process_registry.pass_gate()
+
+
+def uninterrupted() -> Uninterrupted:
+    """`with rouse.uninterrupted():` raises Interrupted at the end of a block that was not; gives the incarnation.
+
+    Looks at the clocks on the way in and out if a watch ticks, the process's or one of an event loop: then a freeze, a sleep
+    or a word of the host counts even if the block ends right after it. Without one only copies of the process count, and
+    what others found meanwhile.
+
+    Raises (in the `with`):
+        Interrupted: at the end, if it was interrupted.
+        RousalFailed: on the way in or out, if a callback failed.
+    """
+    return Uninterrupted(_look_wherever_it_ticks)
+
+
+def _look_if_it_ticks() -> Rousal | None:
+    return _the_watch[0].watcher.check() if _the_watch and _the_watch[0].ticks else None
+
+
+def _look_wherever_it_ticks() -> Rousal | None:
+    rousals = [
+        _look_if_it_ticks(),
+        *[watcher.notice() for watcher in _of_loops],
+    ]  # the loops' callbacks run in the loops
+    return next((rousal for rousal in rousals if rousal is not None), None)
 
 
 @asynccontextmanager
@@ -198,9 +227,11 @@ async def watching(
     try:
         with outside(watcher.registry) as opened:
             ticking = asyncio.create_task(_tick(watcher, opened), name="rouse-watching")
+            _of_loops.append(watcher)
             try:
                 yield watcher
             finally:
+                _of_loops.remove(watcher)
                 ticking.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
                     await ticking
@@ -218,11 +249,13 @@ async def _tick(watcher: Watcher, opened: list[Detector]) -> None:
     rest_seconds = min(REST_SECONDS, watcher.limits.tick_seconds)
     try:
         while True:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(watcher.limits.tick_seconds - rest_seconds):
-                    await spoke.wait()
+            due = loop.time() + watcher.limits.tick_seconds
+            timer = loop.call_at(due, spoke.set)
+            await spoke.wait()
+            timer.cancel()
             look(watcher)
-            await asyncio.sleep(rest_seconds)
+            if loop.time() < due:  # a detector asked for it
+                await asyncio.sleep(rest_seconds)
             spoke.clear()
     finally:
         for number in numbers:

@@ -7,6 +7,7 @@ fetched, and only while both the clock that ran through the sleep and the wall c
 
 from __future__ import annotations
 
+import inspect
 import threading
 import time
 import weakref
@@ -51,17 +52,25 @@ class Token(Generic[T]):
         self._flights: weakref.WeakKeyDictionary[Any, tuple[Incarnation, Any]] = weakref.WeakKeyDictionary()
 
     def get(self) -> T:
-        """The token. Threads that ask while one of them fetches wait for it; what `fetch` raises, each of them tries again."""
+        """The token. Threads that ask while one of them fetches wait for it; what `fetch` raises, each of them tries again.
+
+        Raises:
+            TypeError: `fetch` is a coroutine function, or gives no pair.
+        """
         kept = self._fresh()
         if kept is None:
             with self._lock.get():
                 kept = self._fresh()
                 while kept is None:
-                    kept = self._keep(incarnation(), *self._clocks(), self._fetch())
+                    kept = self._keep(incarnation(), *self._clocks(), self._plain(self._fetch()))
         return kept.value
 
     async def get_async(self) -> T:
-        """The same in a loop. All who ask during one fetch get its result or its error; a cancelled one leaves it running."""
+        """The same in a loop. All who ask during one fetch get its result or its error; a cancelled one leaves it running.
+
+        Raises:
+            TypeError: `fetch` is no coroutine function, or gives no pair.
+        """
         import asyncio
 
         kept = self._fresh()
@@ -81,7 +90,19 @@ class Token(Generic[T]):
 
     async def _fly(self) -> _Kept[T] | None:
         born_in, clocks = incarnation(), self._clocks()
-        return self._keep(born_in, *clocks, await self._fetch())
+        fetching = self._fetch()
+        if not inspect.isawaitable(fetching):
+            msg = f"fetch {self._fetch!r} is no coroutine function\nhint: call token.get(), or hand Token one"
+            raise TypeError(msg)
+        return self._keep(born_in, *clocks, await fetching)
+
+    def _plain(self, fetched: Any) -> Any:
+        if inspect.isawaitable(fetched):
+            if inspect.iscoroutine(fetched):
+                fetched.close()  # nobody waits for it
+            msg = f"fetch {self._fetch!r} is a coroutine function\nhint: await token.get_async(), or hand Token a plain one"
+            raise TypeError(msg)
+        return fetched
 
     def _clocks(self) -> tuple[float, float]:
         return _boottime(), time.time()
@@ -95,7 +116,12 @@ class Token(Generic[T]):
 
     def _keep(self, born_in: Incarnation, boottime: float, wall: float, fetched: tuple[T, float]) -> _Kept[T] | None:
         """Keep it, counted from before the fetch. None if the life in which it was fetched is over meanwhile."""
-        value, seconds = fetched
+        try:
+            value, seconds = fetched
+        except (TypeError, ValueError):
+            what = f"a {type(fetched).__name__}"  # not itself: it may be the token
+            msg = f"fetch {self._fetch!r} gave {what}\nhint: return the token and for how many seconds it is good"
+            raise TypeError(msg) from None
         good_for = seconds - self._leeway_seconds
         kept = _Kept(value, born_in, boottime + good_for, wall + good_for)
         if born_in != incarnation():

@@ -34,6 +34,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from torpor import rouse
 from torpor.errors import UsageError
+from torpor.rouse.detectors.host import MOST_PATH_BYTES
 from torpor.rouse.snapshot import SNAPSHOT
 from torpor.worker.threads import Threads
 
@@ -47,6 +48,10 @@ SAY_SECONDS = 10.0
 _MOST_BYTES = 1024
 AT_ONCE = 8
 """Hosts that are answered at one time; others wait for their turn. Of those that say `before` it is one."""
+_HINT = (
+    f"a path of at most {MOST_PATH_BYTES} bytes, in a folder that is there, where nothing but a socket is; "
+    "another one for each worker"
+)
 CALLED_OFF = "refused: it was called off: somebody opened the gate meanwhile"
 
 
@@ -69,9 +74,8 @@ async def answering(
         listening, own = await _alone_at(path)
         server = await asyncio.start_unix_server(door.serve, sock=listening, limit=_MOST_BYTES)
     except OSError as error:
-        why = "another process listens there" if error.errno == errno.EADDRINUSE else error.strerror or error
-        message = f"TORPOR_SNAPSHOT_SOCKET {path} cannot be listened at: {why}"
-        raise UsageError(message, hint="a path in a folder that is there, another one for each worker") from error
+        message = f"TORPOR_SNAPSHOT_SOCKET {path} cannot be listened at: {error.strerror or error}"
+        raise UsageError(message, hint=_HINT) from error
     try:
         yield
     finally:
@@ -97,11 +101,17 @@ def _bound(path: str) -> tuple[socket.socket, tuple[int, int]]:
 
     Raises OSError: somebody listens there, something else is there, or nothing can be.
     """
+    length = len(os.fsencode(path))
+    if length > MOST_PATH_BYTES:
+        raise OSError(errno.ENAMETOOLONG, f"the path has {length} bytes")
     listening = socket.socket(socket.AF_UNIX)
     try:
         with suppress(FileNotFoundError):
-            if stat.S_ISSOCK(os.stat(path).st_mode) and not _listens(path):  # noqa: PTH116 - as a string, for errors
-                os.unlink(path)  # noqa: PTH108 - as above
+            if not stat.S_ISSOCK(os.stat(path).st_mode):  # noqa: PTH116 - as a string, for errors
+                raise OSError(errno.ENOTSOCK, "what is there is not a socket")
+            if _listens(path):
+                raise OSError(errno.EADDRINUSE, "another process listens there")
+            os.unlink(path)  # noqa: PTH108 - as above
         usual = os.umask(0o177)
         try:
             listening.bind(path)

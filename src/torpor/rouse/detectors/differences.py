@@ -34,7 +34,7 @@ class ProcessCopied:
     Sees: fork, a raw clone past every hook, a process brought back from a checkpoint, in another pid namespace too.
     Cannot see: a copy of the whole machine: the process has the same number and start time there.
     Needs: no root. Start time and namespace need Linux with /proc.
-    Cost: 30 us a look; `incarnation()` itself sees the copy in every call, in half a microsecond.
+    Cost: 10 us a look; `incarnation()` itself sees the copy in every call, in half a microsecond.
     Fallback: the number of the process alone.
     """
 

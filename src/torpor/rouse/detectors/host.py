@@ -28,6 +28,8 @@ _MOST_SHOWN = 200
 """Letters of a name in the evidence, which goes to logs."""
 _MOST_SENT_BYTES = 1 << 18
 """More than a datagram of a unix socket holds, unless root raised the limits."""
+MOST_PATH_BYTES = 107
+"""Of a unix socket's path, without the zero behind it: unix(7). macOS takes 103."""
 _MOST_AWAY_SECONDS = 100 * 365.25 * 86400
 _LATE_FOR = ("vmclock", "kmsg")
 """Not each other: the host's two ways say the same by an equal name."""
@@ -117,6 +119,11 @@ class HostSocket:
         return self._socket.fileno() if self._pid == os.getpid() else -1
 
     def _bind(self) -> None:
+        length = len(os.fsencode(self._path))
+        if length > MOST_PATH_BYTES:
+            raise OSError(errno.ENAMETOOLONG, f"its path has {length} bytes, and a socket's at most {MOST_PATH_BYTES}")
+        if not self._path.is_socket() and os.path.lexists(self._path):
+            raise OSError(errno.ENOTSOCK, f"{self._path} is there, and is not a socket")
         if self._path.is_socket():
             try:
                 self._socket.connect(str(self._path))

@@ -42,7 +42,7 @@ class Bus:
         self._serial = 0
         try:
             self._socket.settimeout(ANSWER_SECONDS)
-            self._socket.connect(_path_of(address))
+            _connect(self._socket, _path_of(address))
             self._socket.sendall(b"\0AUTH EXTERNAL " + str(os.getuid()).encode().hex().encode() + b"\r\n")
             if not self._socket.recv(4096).startswith(b"OK "):
                 raise ConnectionRefusedError(f"the bus at {address} refuses user {os.getuid()}")
@@ -183,6 +183,16 @@ class Logind:
         except OSError:
             return None
         return None if bus.fileno() < 0 else bus
+
+
+def _connect(to_bus: socket.socket, path: str) -> None:
+    """Connect; an error names the path, which the system's own does not."""
+    try:
+        to_bus.connect(path)
+    except OSError as error:
+        if error.errno is None:
+            raise
+        raise OSError(error.errno, error.strerror, path) from error
 
 
 def _path_of(address: str) -> str:

@@ -44,8 +44,13 @@ def open_outside() -> tuple[list[Detector], dict[str, str]]:
         try:
             opened.append(make())
         except OSError as error:
-            missing[make.name] = error.strerror or str(error)
+            missing[make.name] = _why(error)
     return opened, missing
+
+
+def _why(error: OSError) -> str:
+    why = error.strerror or str(error)
+    return why if error.filename is None else f"{error.filename}: {why}"
 
 
 def asked_in_vain(missing: Mapping[str, str]) -> list[str]:
