@@ -38,14 +38,18 @@ async def refund(ctx: RunContext[Any], euros: int) -> str:
 
 
 COUNTS = Script(call("add", a=1), "done", model="counts")
-ASKS = Script(call("refund", euros=70), "done", model="asks")
+ASKS = Script(call("refund", euros=70), "done", model="nobody:asks")
 app = App()
 app.agent("counts", agent_of(COUNTS, add), safety={"add": "keyed"}, budget=Budget(model_calls=1))
+app.agent("free", agent_of(Script("done", model="free")))
 app.agent("asks", agent_of(ASKS, refund), approve={})
 
 
 def test_an_unknown_price_is_said_once(store: Store, moment: Moment, caplog: pytest.LogCaptureFixture) -> None:
-    """Of a model in a process, whatever many calls and runs ask it; by its name, without a stray colon."""
+    """Of a model in a process, whatever many calls and runs ask it; by its name, without a stray colon.
+
+    A script without a provider costs nothing, and nothing is said.
+    """
     forget(ASKS)
     forget_pauses()
 
@@ -58,6 +62,11 @@ def test_an_unknown_price_is_said_once(store: Store, moment: Moment, caplog: pyt
         (said,) = [record.getMessage() for record in caplog.records if "the price of" in record.getMessage()]
         assert "is unknown: its calls are not counted" in said
         assert ": is unknown" not in said
+        assert "Budget(model_calls=..., tokens=...) bounds them" in said
+        caplog.clear()
+        free = await lab.start("free", "go")
+        assert await lab.result(free) == "done"
+        assert not [record for record in caplog.records if "the price of" in record.getMessage()]
 
     with caplog.at_level(logging.INFO, "torpor"):
         on(store, moment, app, check)

@@ -185,7 +185,7 @@ class ModelCall:
         ended = guest.has(CallKind.STEP, MODEL, place)
         if ended and not begun:
             return False, None
-        amount = 0
+        amount, why = 0, ""
         if not begun:
             if self._bucket in conversation.unpriced and conversation.asked_for_money:
                 return False, None
@@ -194,17 +194,18 @@ class ModelCall:
             if known is None:
                 conversation.unpriced.add(self._bucket)
                 self._say_unpriced()
+                why = prices.unknown_wish(self._model.wrapped.model_name, self._model.wrapped.system)
             amount = known or 0
         conversation.asked_for_money = True
         wanted = max(1, amount)
-        found = await guest.call(lambda ctx: ctx.reserve(wanted, place))
+        found = await guest.call(lambda ctx: ctx.reserve(wanted, place, why=why))
         return begun and not ended, (str(found["hold"]), int(found["micros"]))
 
     def _say_unpriced(self) -> None:
         """Say that nobody knows the price, once in this process: it is the model's, whichever run asks it."""
-        if self._bucket not in _unpriced:
+        model = self._model.wrapped
+        if self._bucket not in _unpriced and not prices.costs_nothing(model):
             _unpriced.add(self._bucket)
-            model = self._model.wrapped
             self._conversation.guest.log.info(prices.unknown(model.model_name, model.system))
 
     def _act(
