@@ -13,6 +13,7 @@ from tests.agent.scripted import agent_of, forget
 from tests.worker.labs import on
 from torpor import App, Budget, UsageError
 from torpor.agent.asking import forget_pauses
+from torpor.cli.driving import ForPeople
 from torpor.client import Client
 from torpor.runtime import load_app
 from torpor.testing import Script, call
@@ -70,6 +71,27 @@ def test_an_unknown_price_is_said_once(store: Store, moment: Moment, caplog: pyt
 
     with caplog.at_level(logging.INFO, "torpor"):
         on(store, moment, app, check)
+
+
+def test_undeclared_tools_are_one_line(store: Store, moment: Moment, caplog: pytest.LogCaptureFixture) -> None:
+    """For each agent, with what to write; what is declared is not named."""
+    shop = App()
+    shop.agent("one", agent_of(Script("done"), add))
+    shop.agent("two", agent_of(Script("done"), add, refund))
+    shop.agent("none", agent_of(Script("done"), add), safety={"add": "once"})
+
+    async def check(lab: Lab) -> None:
+        assert await lab.result(await lab.start("none", "go")) == "done"
+        shown = [
+            ForPeople("%(message)s").format(record) for record in caplog.records if "`once`" in record.getMessage()
+        ]
+        assert sorted(shown) == [
+            'one: add counts as `once`; to change: safety={"add": "repeatable"}',
+            'two: add, refund count as `once`; to change: safety={"add": "repeatable"}',
+        ]
+
+    with caplog.at_level(logging.WARNING, "torpor"):
+        on(store, moment, shop, check)
 
 
 def test_less_than_none_is_no_grant(store: Store, moment: Moment) -> None:

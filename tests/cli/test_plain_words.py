@@ -69,6 +69,8 @@ def test_log_lines_have_one_style() -> None:
     fields = {"event": "undeclared", "flow": "desk", "said": "look_up counts as once", "run": "desk-7Q3D"}
     assert line(**fields) == "undeclared: look_up counts as once   flow=desk run=desk-7Q3D"
     assert line("desk-7Q3D", **fields) == "undeclared: look_up counts as once   flow=desk"
+    assert line(event="desk: look_up counts as `once`", flow="desk") == "desk: look_up counts as `once`"
+    assert line(event="desk is full", flow="desk") == "desk is full   flow=desk"
     assert line(event="retried", why="too many requests") == 'retried   why="too many requests"'
     assert line(event="the price is unknown", run="desk-7Q3D", worker="w1") == "the price is unknown   run=desk-7Q3D"
     plain = logging.LogRecord("torpor.dev", logging.WARNING, "", 0, "changes are not seen", None, None)

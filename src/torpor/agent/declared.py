@@ -127,7 +127,11 @@ class Declared:
         """Return what a worker says when it begins to serve the agent; empty if nothing."""
         tools = self._plain()
         undeclared = sorted(set(tools) - set(self.safety) - set(declared_of(tools)))
-        said = [f"tools that nothing is declared of count as `once`: {', '.join(undeclared)}"] if undeclared else []
+        said = []
+        if undeclared:
+            count = "counts" if len(undeclared) == 1 else "count"
+            write = f'safety={{"{undeclared[0]}": "repeatable"}}'
+            said.append(f"{', '.join(undeclared)} {count} as `once`; to change: {write}")
         if strange := self._strange():
             said.append(f"something is declared of tools that it does not have: {', '.join(strange)}")
         return "; ".join(said)
