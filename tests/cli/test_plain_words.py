@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import logging
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from torpor.cli.driving import ForPeople
+from torpor.cli.fitting import answers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -75,6 +76,31 @@ def test_log_lines_have_one_style() -> None:
     assert line(event="the price is unknown", run="desk-7Q3D", worker="w1") == "the price is unknown   run=desk-7Q3D"
     plain = logging.LogRecord("torpor.dev", logging.WARNING, "", 0, "changes are not seen", None, None)
     assert ForPeople("%(message)s").format(plain) == "changes are not seen"
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ({}, [("TEXT", "")]),
+        ({"choices": ["again", "fail"]}, [("again", ""), ("fail", "")]),
+        ({"choices": ["two words", 2, None]}, [("'two words'", ""), ("2", ""), ("null", "")]),
+        ({"choices": list(range(10))}, [*((f"{n}", "") for n in range(7)), ("7", "or one of 2 more")]),
+        ({"schema": {"type": "integer", "minimum": 0}}, [("10", "a whole number, 0 or more")]),
+        (
+            {"schema": {"type": "integer", "minimum": 20, "maximum": 30}},
+            [("20", "a whole number, 20 or more, at most 30")],
+        ),
+        ({"schema": {"type": "integer", "exclusiveMaximum": 5}}, [("4", "a whole number, less than 5")]),
+        ({"schema": {"type": "integer", "maximum": 2.5}}, [("'JSON'", "a whole number, at most 2.5")]),
+        ({"schema": {"type": "number", "exclusiveMinimum": 0}}, [("'JSON'", "a number, more than 0")]),
+        ({"schema": {"type": "boolean"}}, [("true", "true or false")]),
+        ({"schema": {"type": "object"}}, [("'JSON'", "")]),
+        ({"schema": True}, [("'JSON'", "")]),
+    ],
+)
+def test_a_question_says_what_answers_it(content: dict[str, Any], said: list[tuple[str, str]]) -> None:
+    """Every choice, or a value that fits, with what it is in words."""
+    assert answers("w-1", content) == [(f"torpor answer w-1 {value}", meaning) for value, meaning in said]
 
 
 @pytest.mark.slow

@@ -56,6 +56,10 @@ MOST_CUTS = 2
 """So often the window is halved for a provider that says it is too long."""
 _LEAST_WINDOW = 500
 _AGAIN, _FAIL = "again", "fail"
+_AGAIN_ASKED = ". Again?"
+QUESTION_LETTERS = 300
+"""What of a question stands in a list: what a provider said is cut, so that the hint and what is asked are in it."""
+_LEAST_LETTERS = 60
 _RETRIES = "max_retries"
 """The setting of pydantic-ai that tells a provider's client how often to try again (settings.py, ModelSettings)."""
 
@@ -279,7 +283,10 @@ class ModelCall:
     async def _ask_person(self, failed: StepFailed, place: str) -> None:
         """Let a person say whether to ask the model again."""
         hint = f" ({failed.hint})" if failed.hint else ""
-        question = f"{self._conversation.declared.name} cannot ask its model: {failed.detail}{hint}. Again?"
+        asks = f"{self._conversation.declared.name} cannot ask its model: "
+        room = max(_LEAST_LETTERS, QUESTION_LETTERS - len(asks) - len(hint) - len(_AGAIN_ASKED))
+        said = failed.detail.rstrip(".") if len(failed.detail) <= room else f"{failed.detail[: room - 3]}..."
+        question = f"{asks}{said}{hint}{_AGAIN_ASKED}"
         answer = await self._conversation.guest.call(lambda ctx: ctx.choose(question, [_AGAIN, _FAIL], place))
         if answer.value != _AGAIN:
             raise failed
