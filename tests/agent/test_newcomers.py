@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from pydantic_ai import RunContext  # noqa: TC002 - pydantic-ai reads the annotation
+from pydantic_ai import BinaryContent, ImageUrl, RunContext
 from pydantic_ai.exceptions import ApprovalRequired
 
 from tests.agent.scripted import agent_of, forget
@@ -157,7 +157,10 @@ def test_a_providers_package_that_is_not_here(tmp_path: Path, monkeypatch: pytes
     assert refused.value.hint == 'pip install "pydantic-ai-slim[anthropic]"'
 
 
-@pytest.mark.parametrize("given", [None, 17, {"a": 1}, [], True])
+@pytest.mark.parametrize(
+    "given",
+    [None, 17, {"a": 1}, [], True, [["look", {"n": 1}]], ["look", 5], [None], [{"order": 17}], [{"kind": "image-url"}]],
+)
 def test_a_start_without_a_prompt_is_refused(store: Store, moment: Moment, given: Any) -> None:
     """Nothing is started: a run of it would fail, and nothing could mend it. A long text and a list are prompts."""
     forget(COUNTS)
@@ -169,13 +172,20 @@ def test_a_start_without_a_prompt_is_refused(store: Store, moment: Moment, given
                 await start("counts", given)
             assert "torpor start counts" in refused.value.hint
         assert await lab.store.transact(lambda tx: tx.get_runs(range(1, 10))) == {}
-        for prompt in ("go", "go " * 40_000, ["look", "again"]):
+        picture = BinaryContent(b"x", media_type="image/png")
+        for prompt in (
+            "go",
+            "go " * 40_000,
+            ["look", "again"],
+            ["look", picture],
+            ("look", ImageUrl("https://a/b.png")),
+        ):
             assert (await client.start("counts", prompt)).created
 
     on(store, moment, app, check)
 
 
-@pytest.mark.parametrize("given", [None, 17, []])
+@pytest.mark.parametrize("given", [None, 17, [], [["look"]]])
 def test_a_schedule_without_a_prompt_is_refused(store: Store, moment: Moment, given: Any) -> None:
     """Every run of it would fail. With a text it is made; a flow needs none."""
 
