@@ -9,12 +9,11 @@ def known(model: str) -> bool:
     True as well where pydantic-ai is not installed: then nobody here can say.
     """
     try:
-        from pydantic_ai.exceptions import UserError
         from pydantic_ai.models import infer_model
-
-        infer_model(model)
-    except UserError as error:
-        return not str(error).startswith("Unknown model")
-    except Exception:  # noqa: BLE001 - a key, a package, a region: of a provider that there is
+    except ImportError:
         return True
+    try:
+        infer_model(model)
+    except Exception as error:  # noqa: BLE001 - a key, a package, a region: of a provider that there is
+        return not str(error).startswith("Unknown model")
     return True
