@@ -154,13 +154,7 @@ class App(sdk.App):
             **switches_of(name, conversation=conversation, trust_hints=trust_hints, reentry=reentry),
             **limits_of(name, budget, window, watchdog, calls_per_minute),
             planning=planning_of(
-                name,
-                planner,
-                workers,
-                replan=replan,
-                conversation=conversation,
-                known=self.flows,
-                register=self.agent,
+                name, planner, workers, self.flows, replan=replan, conversation=conversation, register=self.agent
             ),
         )
         turn = program(declared)

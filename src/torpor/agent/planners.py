@@ -20,10 +20,10 @@ def planning_of(
     name: str,
     planner: Any,
     workers: Iterable[Callable[..., Any] | str],
+    known: Collection[str] = (),
     *,
     replan: bool,
     conversation: bool = False,
-    known: Collection[str] = (),
     register: Callable[[str, Any], Callable[..., Any]],
 ) -> Planning | None:
     """Return what is declared about an agent's plans, or None without a planner; `register` makes an agent a program.
