@@ -46,6 +46,7 @@ def ill(messages, info):
 
 
 app.agent("ill", Agent(Script(ill)), conversation=True)
+app.agent("lost", Agent(Script(ModelHTTPError(401, "m"), "Found.")))
 app.agent("dear", Agent(Script("Hello.", "Bye.")), budget=Budget(usd=0))
 '''
 
@@ -153,6 +154,19 @@ def test_an_approval_tells_what_it_is_about(agents: Shell) -> None:
     shown = agents.run("inbox").out
     assert 'refund? order=88121 usd=40.0 why="it came twice, and the s..."' in shown
     assert json.loads(agents.run("inbox", "--json").out)["items"][0]["what"] == "refund?"
+
+
+@pytest.mark.slow
+def test_a_hint_names_every_answer(agents: Shell) -> None:
+    """Where nobody can be asked: each choice of the question, as it is typed."""
+    done = agents.run("run", "lost", "hello")
+    (item,) = agents.ok("inbox")["items"]
+    wait = item["wait"]
+    assert done.code == 5
+    assert f"torpor answer {wait} again   or   torpor answer {wait} fail   first" in done.err.splitlines()[-1]
+    shown = agents.run("inbox", wait).out
+    assert f"torpor answer {wait} again" in shown
+    assert f"torpor answer {wait} fail" in shown
 
 
 @pytest.mark.slow
