@@ -250,6 +250,38 @@ def test_what_the_author_mends_goes_on(store: Store, moment: Moment, name: str, 
     on(store, moment, app, check)
 
 
+async def forgotten(how: str) -> bool:
+    """Say so, but only to whoever awaits it."""
+    return how == "works"
+
+
+@pytest.mark.parametrize("said", [None, "no", 0, forgotten])
+def test_a_policy_that_says_neither_is_no_consent(store: Store, moment: Moment, said: Any) -> None:
+    """A forgotten `return`, a text, a coroutine: nothing has acted, and the run says so; mended, a person is asked."""
+    fresh("said")
+    unclear = App()
+    rule: dict[str, Any] = {"act": lambda how: (said(how) if said is forgotten else said) if WORLD else True}
+    unclear.agent("policy", agent_of(scripts["policy"], act), approve=rule, safety={"act": "keyed"})
+
+    async def check(lab: Lab) -> None:
+        run = await lab.start("policy", "go")
+        failed = await fails(lab, run)
+        assert failed.kind == "UsageError"
+        assert "the approve function of act returned" in failed.detail
+        assert "neither True nor False: nothing was called" in failed.detail
+        assert "return euros > 50" in failed.hint
+        assert not SEEN
+        WORLD.clear()
+        await Client(lab.store).retry(run.name, by="ada")
+        await lab.settle()
+        assert not SEEN
+        await lab.approve(run, by="ada")
+        assert await lab.result(run) == "done"
+        assert SEEN == {"act works": 1}
+
+    on(store, moment, unclear, check)
+
+
 @pytest.mark.parametrize("prompt", [5, {"order": 17}, [], [1, 2], b"bytes", True])
 def test_a_prompt_of_a_wrong_kind_is_refused(store: Store, moment: Moment, prompt: Any) -> None:
     """The run says what it was given and what it takes; no model is asked."""

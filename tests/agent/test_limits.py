@@ -106,7 +106,12 @@ def test_a_budget_of_nothing_asks_before_the_first_call(store: Store, moment: Mo
     async def check(lab: Lab) -> None:
         run = await lab.start(poor, "hi")
         await lab.settle()
-        assert [wait.kind for wait in await lab.waits(run)] == ["budget"]
+        [wait] = await lab.waits(run)
+        assert wait.kind == "budget"
+        assert wait.title == (
+            "used all of $0.00, and the price of script is unknown: "
+            "any amount more, or once, lets its calls through, and counts none"
+        )
         assert asked(script) == []
         await lab.kill()
         await lab.fund(run, more=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,11 +12,16 @@ from pydantic_ai import Agent, FunctionToolset, RunContext
 from tests.agent.provider.openai_stub import Refuses, Says
 from tests.agent.scripted import SEEN, agent_of, asked, forget
 from tests.worker.labs import on
-from torpor import App, RunFailed, UsageError
+from torpor import App, Budget, RunFailed, UsageError
+from torpor.agent.declared import AGENT
+from torpor.agent.watchdog import Watchdog
+from torpor.agent.window import Window
 from torpor.client import Client
 from torpor.testing import Script, call
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tests.agent.provider.openai_stub import Provider
     from tests.stores import Moment
     from torpor.store.protocol import Store
@@ -72,11 +78,64 @@ def test_what_app_agent_refuses() -> None:
         with pytest.raises(UsageError) as refused:
             App().agent("one", agent, **given)
         assert refused.value.hint
+    nonsense: tuple[dict[str, Any], ...] = (
+        *({"calls_per_minute": value} for value in (0, -1, 1.5, True, "60", float("nan"), 10**7)),
+        *({"budget": value} for value in ("much", "", "-1", "NaN", 0.5, True, {"usd": 1}, float("nan"))),
+        *({"window": value} for value in ("big", 0, -1, 1.5, True, float("nan"))),
+        *({"watchdog": value} for value in ("big", 0, 1, 2.5, True, float("nan"))),
+        *({"planner": value} for value in ("plan", "", 5)),
+        *({"planner": lambda goal: [goal], "workers": value} for value in (5, [1], [None], [""])),
+        *({switch: "no"} for switch in ("conversation", "trust_hints", "replan", "reentry")),
+        *({what: {tool: True}} for what in ("approve", "safety") for tool in (5, "", None)),
+    )
+    for wrong in nonsense:
+        ((what, value),) = list(wrong.items())[-1:]
+        with pytest.raises(UsageError, match=None if what == "workers" else what) as refused:
+            App().agent("one", agent, **wrong)
+        assert refused.value.hint, value
     with pytest.raises(UsageError, match="approve of tool act is 'yes'"):
         App().tool(approve="yes")(act)  # type: ignore[call-overload]  # that is the point
     for thing in ("agent", Agent, None, lambda: agent):
         with pytest.raises(UsageError, match=r"takes a pydantic_ai\.Agent"):
             App().agent("one", thing)  # type: ignore[arg-type]  # that is the point
+
+
+def test_what_means_something_is_taken() -> None:
+    """An amount of dollars by itself is a budget; a planner may be named once it is there."""
+    app = App()
+    budgets: list[Any] = ["0.50", Decimal("0.50"), 1, 0, Budget(usd=2)]
+    for n, budget in enumerate(budgets):
+        program = app.agent(f"agent{n}", agent_of(SCRIPT, act), budget=budget)
+        assert Decimal(getattr(program, AGENT).budget.usd) == (Decimal("0.50"), Decimal("0.50"), 1, 0, 2)[n]
+    follows = app.agent("follows", agent_of(SCRIPT, act), planner="agent0")
+    assert getattr(follows, AGENT).planning.program == "agent0"
+
+
+def test_what_else_takes_no_nonsense() -> None:
+    """`app.tool`, `app.delegate`, `app.nested`, a window and a watchdog by themselves, each with a hint."""
+    app = App()
+    program = app.agent("other", agent_of(SCRIPT, act))
+    wrong: list[Callable[[], Any]] = [
+        lambda: app.tool("act"),  # type: ignore[call-overload]  # that is the point, here and below
+        *(lambda timeout=timeout: app.tool(timeout=timeout)(act) for timeout in (0, -1, float("nan"), "soon", True)),
+        *(lambda name=name: app.delegate(program, name=name) for name in (5, None, "two words", "a" * 65)),
+        lambda: app.delegate(program, description=5),  # type: ignore[arg-type]
+        lambda: app.delegate(program, approve="yes"),  # type: ignore[arg-type]
+        *(lambda other=other: app.delegate(other) for other in ("", 5, None, act)),
+        lambda: app.nested(safety="once"),  # type: ignore[arg-type]
+        lambda: app.nested(safety={"act": "sometimes"}),
+        lambda: app.nested(approve={"act": None}),  # type: ignore[dict-item]
+        *(lambda size=size: Window(size) for size in ("big", 1.5, float("nan"), True, 0)),
+        lambda: Window(1000, 1.5),  # type: ignore[arg-type]
+        *(lambda limit=limit: Watchdog(limit) for limit in ("big", 2.5, float("nan"), True, 1)),
+        *(lambda wall=wall: Budget(wall=wall) for wall in (float("nan"), float("inf"), True)),
+        *(lambda usd=usd: Budget(usd=usd) for usd in (0.5, True, "", "Infinity")),
+        *(lambda name=name: app.agent(name, agent_of(SCRIPT, act)) for name in ("", None, 5, "two words")),
+    ]
+    for n, make in enumerate(wrong):
+        with pytest.raises(UsageError) as refused:
+            make()
+        assert refused.value.hint, n
 
 
 careful = App()

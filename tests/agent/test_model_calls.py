@@ -161,6 +161,28 @@ def test_what_only_a_person_mends_is_asked(store: Store, moment: Moment) -> None
     on(store, moment, app, check)
 
 
+def test_a_long_refusal_is_cut_and_the_question_is_not(store: Store, moment: Moment) -> None:
+    """Whatever a provider writes, what to do and what is asked stand in the list."""
+    app = App()
+    keyless = app.agent(
+        "keyless", agent_of(Script(refused(401, "Incorrect API key provided. " + "Look there. " * 40), "x"))
+    )
+
+    async def check(lab: Lab) -> None:
+        run = await lab.start(keyless, "hi")
+        await lab.settle()
+        [wait] = await lab.waits(run)
+        said = "keyless cannot ask its model: ModelHTTPError: gpt-5-mini answered 401: Incorrect API key provided. Look"
+        assert wait.title.startswith(said)
+        end = (
+            "... (the provider refused the key: see that the worker has a valid one for this model, then go on). Again?"
+        )
+        assert wait.title.endswith(end)
+        assert "..." in wait.title
+
+    on(store, moment, app, check)
+
+
 def test_a_model_that_stays_ill_is_a_question(store: Store, moment: Moment) -> None:
     """Pauses grow; after so many of them a person says whether to go on."""
     script = Script(*(refused(503) for _ in range(asking.MOST_RETRIES + 1)), "at last")

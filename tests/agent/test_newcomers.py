@@ -6,13 +6,14 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from pydantic_ai import RunContext  # noqa: TC002 - pydantic-ai reads the annotation
+from pydantic_ai import BinaryContent, ImageUrl, RunContext
 from pydantic_ai.exceptions import ApprovalRequired
 
 from tests.agent.scripted import agent_of, forget
 from tests.worker.labs import on
 from torpor import App, Budget, UsageError
 from torpor.agent.asking import forget_pauses
+from torpor.cli.driving import ForPeople
 from torpor.client import Client
 from torpor.runtime import load_app
 from torpor.testing import Script, call
@@ -38,14 +39,18 @@ async def refund(ctx: RunContext[Any], euros: int) -> str:
 
 
 COUNTS = Script(call("add", a=1), "done", model="counts")
-ASKS = Script(call("refund", euros=70), "done", model="asks")
+ASKS = Script(call("refund", euros=70), "done", model="nobody:asks")
 app = App()
 app.agent("counts", agent_of(COUNTS, add), safety={"add": "keyed"}, budget=Budget(model_calls=1))
+app.agent("free", agent_of(Script("done", model="free")))
 app.agent("asks", agent_of(ASKS, refund), approve={})
 
 
 def test_an_unknown_price_is_said_once(store: Store, moment: Moment, caplog: pytest.LogCaptureFixture) -> None:
-    """Of a model in a process, whatever many calls and runs ask it; by its name, without a stray colon."""
+    """Of a model in a process, whatever many calls and runs ask it; by its name, without a stray colon.
+
+    A script without a provider costs nothing, and nothing is said.
+    """
     forget(ASKS)
     forget_pauses()
 
@@ -58,9 +63,35 @@ def test_an_unknown_price_is_said_once(store: Store, moment: Moment, caplog: pyt
         (said,) = [record.getMessage() for record in caplog.records if "the price of" in record.getMessage()]
         assert "is unknown: its calls are not counted" in said
         assert ": is unknown" not in said
+        assert "Budget(model_calls=..., tokens=...) bounds them" in said
+        caplog.clear()
+        free = await lab.start("free", "go")
+        assert await lab.result(free) == "done"
+        assert not [record for record in caplog.records if "the price of" in record.getMessage()]
 
     with caplog.at_level(logging.INFO, "torpor"):
         on(store, moment, app, check)
+
+
+def test_undeclared_tools_are_one_line(store: Store, moment: Moment, caplog: pytest.LogCaptureFixture) -> None:
+    """For each agent, with what to write; what is declared is not named."""
+    shop = App()
+    shop.agent("one", agent_of(Script("done"), add))
+    shop.agent("two", agent_of(Script("done"), add, refund))
+    shop.agent("none", agent_of(Script("done"), add), safety={"add": "once"})
+
+    async def check(lab: Lab) -> None:
+        assert await lab.result(await lab.start("none", "go")) == "done"
+        shown = [
+            ForPeople("%(message)s").format(record) for record in caplog.records if "`once`" in record.getMessage()
+        ]
+        assert sorted(shown) == [
+            'one: add counts as `once`; to change: safety={"add": "repeatable"}',
+            'two: add, refund count as `once`; to change: safety={"add": "repeatable"}',
+        ]
+
+    with caplog.at_level(logging.WARNING, "torpor"):
+        on(store, moment, shop, check)
 
 
 def test_less_than_none_is_no_grant(store: Store, moment: Moment) -> None:
@@ -126,7 +157,10 @@ def test_a_providers_package_that_is_not_here(tmp_path: Path, monkeypatch: pytes
     assert refused.value.hint == 'pip install "pydantic-ai-slim[anthropic]"'
 
 
-@pytest.mark.parametrize("given", [None, 17, {"a": 1}, [], True])
+@pytest.mark.parametrize(
+    "given",
+    [None, 17, {"a": 1}, [], True, [["look", {"n": 1}]], ["look", 5], [None], [{"order": 17}], [{"kind": "image-url"}]],
+)
 def test_a_start_without_a_prompt_is_refused(store: Store, moment: Moment, given: Any) -> None:
     """Nothing is started: a run of it would fail, and nothing could mend it. A long text and a list are prompts."""
     forget(COUNTS)
@@ -138,13 +172,20 @@ def test_a_start_without_a_prompt_is_refused(store: Store, moment: Moment, given
                 await start("counts", given)
             assert "torpor start counts" in refused.value.hint
         assert await lab.store.transact(lambda tx: tx.get_runs(range(1, 10))) == {}
-        for prompt in ("go", "go " * 40_000, ["look", "again"]):
+        picture = BinaryContent(b"x", media_type="image/png")
+        for prompt in (
+            "go",
+            "go " * 40_000,
+            ["look", "again"],
+            ["look", picture],
+            ("look", ImageUrl("https://a/b.png")),
+        ):
             assert (await client.start("counts", prompt)).created
 
     on(store, moment, app, check)
 
 
-@pytest.mark.parametrize("given", [None, 17, []])
+@pytest.mark.parametrize("given", [None, 17, [], [["look"]]])
 def test_a_schedule_without_a_prompt_is_refused(store: Store, moment: Moment, given: Any) -> None:
     """Every run of it would fail. With a text it is made; a flow needs none."""
 

@@ -104,6 +104,33 @@ def test_each_kind(error: BaseException, kind: type[Verdict], bought: bool, word
 
 
 @pytest.mark.parametrize(
+    "body",
+    [
+        {"message": "No such key.", "type": "invalid", "param": None, "code": None},
+        {"type": "error", "error": {"type": "authentication_error", "message": "No such key."}},
+        [{"error": {"code": 401, "message": "No such key."}}],
+        {"error": "No such key."},
+        {"detail": "No such key."},
+        '{"error": {"message": "No such key."}}',
+        " No such key.\n",
+    ],
+)
+def test_a_providers_words_are_a_sentence(body: Any) -> None:
+    """Wherever it puts them; nothing of what is around them."""
+    verdict = sort(http(401, body=body), NOW, provider="openai")
+    assert isinstance(verdict, Attention)
+    assert verdict.title == "ModelHTTPError: gpt-x answered 401: No such key."
+
+
+@pytest.mark.parametrize("body", [None, {}, [], {"message": None}, {"message": {"message": {}}}, 5, {"error": []}])
+def test_a_provider_without_words(body: Any) -> None:
+    """What there is is told."""
+    verdict = sort(http(401, body=body), NOW, provider="openai")
+    assert isinstance(verdict, Attention)
+    assert verdict.title == f"ModelHTTPError: status_code: 401, model_name: gpt-x, body: {body}"
+
+
+@pytest.mark.parametrize(
     ("headers", "seconds"),
     [
         ({"Retry-After": "7"}, 7.0),

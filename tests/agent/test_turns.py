@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from tests.agent.scripted import SEEN, agent_of, asked, forget, results
 from tests.worker.labs import on
-from torpor import App
+from torpor import App, tool_context
 from torpor.agent.state import AgentState
 from torpor.agent.transcript import read
 from torpor.store import values
@@ -112,3 +112,36 @@ def test_messages_are_written_once(store: Store, moment: Moment) -> None:
         assert [type(read(one)).__name__ for one in state.tail] == ["ModelRequest"]
 
     on(store, moment, app, check)
+
+
+CALLED: list[tuple[str, int]] = []
+"""The key and the attempt that a tool was told, each time it was called."""
+
+
+async def send(what: str) -> str:
+    """Send."""
+    told = tool_context()
+    CALLED.append((told.key, told.attempt))
+    return f"sent {what}"
+
+
+SENDS = Script(call("send", what="it"), "done", model="sends")
+
+
+def test_an_attempt_whose_worker_died_is_not_counted(store: Store, moment: Moment) -> None:
+    """A `keyed` tool that is called again has the same key and the same number: only an end on record makes it one more."""
+    sends = App()
+    sends.agent("sends", agent_of(SENDS, send), safety={"send": "keyed"})
+
+    async def check(lab: Lab) -> None:
+        twice = 0
+        for point in range(1, 7):
+            forget(SENDS)
+            CALLED.clear()
+            lab.crash(Place.BEFORE, point)
+            assert await lab.result(await lab.start("sends", "go")) == "done"
+            assert set(CALLED) == {(CALLED[0][0], 1)}
+            twice += len(CALLED) - 1
+        assert twice, "none died between the act and its record"
+
+    on(store, moment, sends, check)

@@ -65,6 +65,15 @@ def test_a_model_that_cannot_be_asked_is_said_before_anything_is_lost(
             assert (done.code, said in first, second.startswith("hint: nothing was taken up")) == (2, True, True), done
     assert shell.ok("ps")["runs"] == before
     assert shell.run("init", "--agent", "--model", "gpt 5").code == 2
+    refused = shell.run("init", "fresh", "--agent", "--model", "nonsense:foo")
+    assert (refused.code, refused.err.splitlines()) == (
+        2,
+        [
+            "error: --model nonsense:foo: pydantic-ai knows no provider of that name",
+            "hint: provider:name, as openai:gpt-5-mini",
+        ],
+    )
+    assert not (shell.folder / "fresh").exists()
     assert shell.run("init", "--model", "openai:gpt-5-mini").code == 2
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import logging
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.cli.shell import CTRL_C, TORPOR, Terminal
 from torpor.cli.driving import ForPeople
+from torpor.cli.fitting import answers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,6 +47,7 @@ def ill(messages, info):
 
 
 app.agent("ill", Agent(Script(ill)), conversation=True)
+app.agent("lost", Agent(Script(ModelHTTPError(401, "m"), "Found.")))
 app.agent("dear", Agent(Script("Hello.", "Bye.")), budget=Budget(usd=0))
 '''
 
@@ -70,6 +72,8 @@ def test_log_lines_have_one_style() -> None:
     fields = {"event": "undeclared", "flow": "desk", "said": "look_up counts as once", "run": "desk-7Q3D"}
     assert line(**fields) == "undeclared: look_up counts as once   flow=desk run=desk-7Q3D"
     assert line("desk-7Q3D", **fields) == "undeclared: look_up counts as once   flow=desk"
+    assert line(event="desk: look_up counts as `once`", flow="desk") == "desk: look_up counts as `once`"
+    assert line(event="desk is full", flow="desk") == "desk is full   flow=desk"
     assert line(event="retried", why="too many requests") == 'retried   why="too many requests"'
     assert line(event="the price is unknown", run="desk-7Q3D", worker="w1") == "the price is unknown   run=desk-7Q3D"
     plain = logging.LogRecord("torpor.dev", logging.WARNING, "", 0, "changes are not seen", None, None)
@@ -88,6 +92,31 @@ def test_log_lines_are_broken_between_words(monkeypatch: pytest.MonkeyPatch) -> 
         '         itself, soon"',
     ]
     assert ForPeople("%(message)s").format(record).count("\n") == 0
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ({}, [("TEXT", "")]),
+        ({"choices": ["again", "fail"]}, [("again", ""), ("fail", "")]),
+        ({"choices": ["two words", 2, None]}, [("'two words'", ""), ("2", ""), ("null", "")]),
+        ({"choices": list(range(10))}, [*((f"{n}", "") for n in range(7)), ("7", "or one of 2 more")]),
+        ({"schema": {"type": "integer", "minimum": 0}}, [("10", "a whole number, 0 or more")]),
+        (
+            {"schema": {"type": "integer", "minimum": 20, "maximum": 30}},
+            [("20", "a whole number, 20 or more, at most 30")],
+        ),
+        ({"schema": {"type": "integer", "exclusiveMaximum": 5}}, [("4", "a whole number, less than 5")]),
+        ({"schema": {"type": "integer", "maximum": 2.5}}, [("'JSON'", "a whole number, at most 2.5")]),
+        ({"schema": {"type": "number", "exclusiveMinimum": 0}}, [("'JSON'", "a number, more than 0")]),
+        ({"schema": {"type": "boolean"}}, [("true", "true or false")]),
+        ({"schema": {"type": "object"}}, [("'JSON'", "")]),
+        ({"schema": True}, [("'JSON'", "")]),
+    ],
+)
+def test_a_question_says_what_answers_it(content: dict[str, Any], said: list[tuple[str, str]]) -> None:
+    """Every choice, or a value that fits, with what it is in words."""
+    assert answers("w-1", content) == [(f"torpor answer w-1 {value}", meaning) for value, meaning in said]
 
 
 @pytest.mark.slow
@@ -140,6 +169,19 @@ def test_an_approval_tells_what_it_is_about(agents: Shell) -> None:
     shown = agents.run("inbox").out
     assert 'refund? order=88121 usd=40.0 why="it came twice, and the s..."' in shown
     assert json.loads(agents.run("inbox", "--json").out)["items"][0]["what"] == "refund?"
+
+
+@pytest.mark.slow
+def test_a_hint_names_every_answer(agents: Shell) -> None:
+    """Where nobody can be asked: each choice of the question, as it is typed."""
+    done = agents.run("run", "lost", "hello")
+    (item,) = agents.ok("inbox")["items"]
+    wait = item["wait"]
+    assert done.code == 5
+    assert f"torpor answer {wait} again   or   torpor answer {wait} fail   first" in done.err.splitlines()[-1]
+    shown = agents.run("inbox", wait).out
+    assert f"torpor answer {wait} again" in shown
+    assert f"torpor answer {wait} fail" in shown
 
 
 @pytest.mark.slow

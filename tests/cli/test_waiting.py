@@ -95,7 +95,13 @@ def test_a_question_is_answered(shell: Shell, monkeypatch: pytest.MonkeyPatch) -
     work(shell.folder)
 
     wait = open_wait(shell)
-    assert f"torpor answer {wait} 'the first'" in shell.run("inbox", wait).out
+    shown = shell.run("inbox", wait).out
+    assert f"torpor answer {wait} 'the first'" in shown
+    assert f"torpor answer {wait} 2" in shown
+    assert (
+        f"torpor answer {wait} 'the first'   or   torpor answer {wait} 2"
+        in shell.run("answer", wait, "--fail", "x").err
+    )
     wrong = shell.run("answer", wait, "the second")
     assert wrong.code == 2
     assert f'{wait} still waits: "the second" is not a choice; allowed: "the first", 2' in wrong.err
@@ -105,6 +111,7 @@ def test_a_question_is_answered(shell: Shell, monkeypatch: pytest.MonkeyPatch) -
     work(shell.folder)
 
     wait = open_wait(shell)
+    assert re.search(rf"torpor answer {wait} 10 +# a whole number, 1 or more", shell.run("inbox", wait).out)
     assert shell.run("answer", wait, "0").code == 2
     assert shell.run("approve", wait, "--yes").code == 2
     shell.ok("answer", wait, "7", "--by", "ana")

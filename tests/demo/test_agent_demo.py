@@ -187,6 +187,7 @@ def descendants(pid: int) -> Iterator[int]:
         ({"sweep": True, "ask": True}, "it takes no --ask"),
         ({"ask": True, "json": True}, "--ask needs a person"),
         ({"every": 0}, "every 0: a number from 1"),
+        ({"every": 3}, "--every says where a --sweep dies"),
         ({"model": "nobody:nothing"}, "there is no model 'nobody:nothing' here"),
         ({"model": "openai:gpt-5-mini"}, "there is no model 'openai:gpt-5-mini' here"),
     ],

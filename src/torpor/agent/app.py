@@ -11,6 +11,7 @@ from torpor.sdk import app as sdk
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Mapping
     from datetime import timedelta
+    from decimal import Decimal
 
     from pydantic_ai import Agent, Tool
     from pydantic_ai.capabilities import AbstractCapability
@@ -87,10 +88,12 @@ class App(sdk.App):
 
         In a `repeatable` tool of a durable agent that awaits `other.run(...)` the other's model and tool calls are recorded
         one by one, and its tools may need a person, as `safety` and `approve` say. Anywhere else it changes nothing.
+        Raises UsageError.
         """
+        from torpor.agent.declared import rules, safeties
         from torpor.agent.nested import Nested
 
-        return Nested(safety=safety or {}, approve=approve or {})
+        return Nested(safety=safeties(safety, "(nested)"), approve=rules(approve, "(nested)"))
 
     def agent(  # noqa: PLR0913 - each says one thing about the agent, and all but two have a default
         self,
@@ -101,7 +104,7 @@ class App(sdk.App):
         approve: Mapping[str, Approve] | None = None,
         deps: Any = None,
         conversation: bool = False,
-        budget: Budget | None = None,
+        budget: Budget | Decimal | str | int | None = None,
         window: int | None = None,
         watchdog: int | None = 5,
         calls_per_minute: int | None = None,
@@ -121,9 +124,9 @@ class App(sdk.App):
         them in the worker. A `conversation` does not end with an answer: it waits for the signal `message`, whose value is
         the next prompt.
 
-        `budget` is what a run may use before a person is asked. `window` is how many tokens of messages a model call sends at
-        most; without it, 70 % of what the model is known to take. After `watchdog` equal turns a person is asked whether it
-        should go on; None: never. `calls_per_minute` bounds how often all runs and workers ask this model.
+        `budget` is what a run may use before a person is asked; `"0.50"` are dollars. `window` is how many tokens of messages
+        a model call sends at most; without it, 70 % of what the model is known to take. After `watchdog` equal turns a person
+        is asked whether it should go on; None: never. `calls_per_minute` bounds how often all runs and workers ask this model.
 
         With `trust_hints` an MCP server's word counts for tools that nothing is declared of: `readOnlyHint` makes one
         repeatable, `idempotentHint` keyed; whether a person is asked it never decides.
@@ -133,7 +136,7 @@ class App(sdk.App):
         may name one of the `workers`, programs that do it as a child run. With `reentry` the model is told when the run slept
         for an hour or more: how long, and what woke it. Raises UsageError.
         """
-        from torpor.agent.declared import Declared, limits_of, rules, safeties
+        from torpor.agent.declared import Declared, limits_of, rules, safeties, switches_of
         from torpor.agent.driver import program
         from torpor.agent.hearing import MESSAGE
         from torpor.agent.planners import planning_of
@@ -141,20 +144,18 @@ class App(sdk.App):
         from torpor.agent.tools import checked_agent
 
         checked_agent(agent, name, taken=self.flows)
-        plans = planning_of(name, planner, workers, replan=replan, conversation=conversation, register=self.agent)
+        switches_of(name, replan=replan)
         declared = Declared(
             name,
             agent,
             safeties(safety, name),
             rules(approve, name),
             deps,
-            {},
-            conversation,
-            *limits_of(budget, window, watchdog),
-            calls_per_minute,
-            trust_hints,
-            plans,
-            reentry,
+            **switches_of(name, conversation=conversation, trust_hints=trust_hints, reentry=reentry),
+            **limits_of(name, budget, window, watchdog, calls_per_minute),
+            planning=planning_of(
+                name, planner, workers, self.flows, replan=replan, conversation=conversation, register=self.agent
+            ),
         )
         turn = program(declared)
         self.flow(name=name, version=version, keep_checkpoints=keep_checkpoints)(turn)

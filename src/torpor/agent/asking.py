@@ -56,6 +56,10 @@ MOST_CUTS = 2
 """So often the window is halved for a provider that says it is too long."""
 _LEAST_WINDOW = 500
 _AGAIN, _FAIL = "again", "fail"
+_AGAIN_ASKED = ". Again?"
+QUESTION_LETTERS = 300
+"""What of a question stands in a list: what a provider said is cut, so that the hint and what is asked are in it."""
+_LEAST_LETTERS = 60
 _RETRIES = "max_retries"
 """The setting of pydantic-ai that tells a provider's client how often to try again (settings.py, ModelSettings)."""
 
@@ -186,7 +190,7 @@ class ModelCall:
         ended = guest.has(CallKind.STEP, MODEL, place)
         if ended and not begun:
             return False, None
-        amount = 0
+        amount, why = 0, ""
         if not begun:
             if self._bucket in conversation.unpriced and conversation.asked_for_money:
                 return False, None
@@ -195,17 +199,18 @@ class ModelCall:
             if known is None:
                 conversation.unpriced.add(self._bucket)
                 self._say_unpriced()
+                why = prices.unknown_wish(self._model.wrapped.model_name, self._model.wrapped.system)
             amount = known or 0
         conversation.asked_for_money = True
         wanted = max(1, amount)
-        found = await guest.call(lambda ctx: ctx.reserve(wanted, place))
+        found = await guest.call(lambda ctx: ctx.reserve(wanted, place, why=why))
         return begun and not ended, (str(found["hold"]), int(found["micros"]))
 
     def _say_unpriced(self) -> None:
         """Say that nobody knows the price, once in this process: it is the model's, whichever run asks it."""
-        if self._bucket not in _unpriced:
+        model = self._model.wrapped
+        if self._bucket not in _unpriced and not prices.costs_nothing(model):
             _unpriced.add(self._bucket)
-            model = self._model.wrapped
             self._conversation.guest.log.info(prices.unknown(model.model_name, model.system))
 
     def _act(
@@ -287,7 +292,10 @@ class ModelCall:
     async def _ask_person(self, failed: StepFailed, place: str) -> None:
         """Let a person say whether to ask the model again."""
         hint = f" ({failed.hint})" if failed.hint else ""
-        question = f"{self._conversation.declared.name} cannot ask its model: {failed.detail}{hint}. Again?"
+        asks = f"{self._conversation.declared.name} cannot ask its model: "
+        room = max(_LEAST_LETTERS, QUESTION_LETTERS - len(asks) - len(hint) - len(_AGAIN_ASKED))
+        said = failed.detail.rstrip(".") if len(failed.detail) <= room else f"{failed.detail[: room - 3]}..."
+        question = f"{asks}{said}{hint}{_AGAIN_ASKED}"
         answer = await self._conversation.guest.call(lambda ctx: ctx.choose(question, [_AGAIN, _FAIL], place))
         if answer.value != _AGAIN:
             raise failed

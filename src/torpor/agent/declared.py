@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from torpor.agent import prices
-from torpor.agent.limits import Budget
+from torpor.agent.limits import MOST_CALLS, Budget, budget_of, whole_of
 from torpor.agent.tools import Approve, Tool, declared_of, rule_of, safety_of
 from torpor.agent.watchdog import Watchdog
 from torpor.agent.window import Window
@@ -36,15 +36,32 @@ def hinted(metadata: Mapping[str, Any] | None) -> Safety | None:
     return Safety.KEYED if hints.get("idempotentHint") is True else None
 
 
-def limits_of(
-    budget: Budget | None, window: int | None, watchdog: int | None
-) -> tuple[Budget, Window | None, Watchdog | None]:
-    """Return what bounds an agent, as an author says it in numbers. Raises UsageError."""
-    return (
-        budget or Budget(),
-        None if window is None else Window(window),
-        None if watchdog is None else Watchdog(watchdog),
+def limits_of(agent: str, budget: object, window: object, watchdog: object, calls_per_minute: object) -> dict[str, Any]:
+    """Return what bounds an agent, as an author says it in numbers, by the names of `Declared`. Raises UsageError."""
+    tokens = whole_of(
+        window, f"window of agent {agent}", "window=20_000 for as many tokens; None: what the model takes"
     )
+    turns = whole_of(watchdog, f"watchdog of agent {agent}", "watchdog=5 for as many equal turns; None never looks")
+    rate = whole_of(
+        calls_per_minute,
+        f"calls_per_minute of agent {agent}",
+        "calls_per_minute=60; None for no limit",
+        most=MOST_CALLS,
+    )
+    return {
+        "budget": budget_of(budget, agent),
+        "window": None if tokens is None else Window(tokens),
+        "watchdog": None if turns is None else Watchdog(turns),
+        "calls_per_minute": rate,
+    }
+
+
+def switches_of(agent: str, **given: object) -> dict[str, Any]:
+    """Return what is either so or not, by the names of `app.agent`. Raises UsageError for what is neither True nor False."""
+    for name, value in given.items():
+        if not isinstance(value, bool):
+            raise UsageError(f"{name} of agent {agent} is {value!r}", hint=f"{name}=True or {name}=False")
+    return given
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +127,11 @@ class Declared:
         """Return what a worker says when it begins to serve the agent; empty if nothing."""
         tools = self._plain()
         undeclared = sorted(set(tools) - set(self.safety) - set(declared_of(tools)))
-        said = [f"tools that nothing is declared of count as `once`: {', '.join(undeclared)}"] if undeclared else []
+        said = []
+        if undeclared:
+            count = "counts" if len(undeclared) == 1 else "count"
+            write = f'safety={{"{undeclared[0]}": "repeatable"}}'
+            said.append(f"{', '.join(undeclared)} {count} as `once`; to change: {write}")
         if strange := self._strange():
             said.append(f"something is declared of tools that it does not have: {', '.join(strange)}")
         return "; ".join(said)
@@ -138,19 +159,30 @@ class Declared:
         return Safety.ONCE if said is None else said
 
     def asks(self, tool: str, args: Mapping[str, Any], run: str) -> bool:
-        """Whether a call of a run needs consent, as the author declared it. Raises UsageError if their function raises."""
+        """Whether a call of a run needs consent, as the author declared it.
+
+        Raises UsageError if their function raises, or returns neither True nor False: a forgotten `return` is no consent.
+        """
         known = self.tools.get(tool)
         rule = self.approve.get(tool, known.approve if known is not None else False)
         if not callable(rule):
             return bool(rule)
         try:
-            return bool(rule(**args))
+            said: object = rule(**args)
         except Exception as error:
             raise UsageError(
                 f"the approve function of {tool} raised {type(error).__name__}: {error}",
                 hint="it gets the call's arguments by name: lambda euros, **_: euros > 50; "
                 f"mend it, then torpor retry {run}",
             ) from error
+        if isinstance(said, bool):
+            return said
+        if inspect.iscoroutine(said):
+            said.close()
+        raise UsageError(
+            f"the approve function of {tool} returned {said!r}, neither True nor False: nothing was called",
+            hint=f"let it return whether a person is asked: return euros > 50; mend it, then torpor retry {run}",
+        )
 
     def timeout_of(self, tool: str) -> float | None:
         """Return after how many seconds a call is given up, or None."""
@@ -188,4 +220,7 @@ def _by_tool(given: object, what: str, agent: str) -> Mapping[str, Any]:
     if not isinstance(given, Mapping):
         example = '{"refund": "once"}' if what == "safety" else '{"refund": True}'
         raise UsageError(f"{what} of agent {agent} is {given!r}", hint=f"by the names of its tools: {what}={example}")
+    for tool in given:
+        if not isinstance(tool, str) or not tool:
+            raise UsageError(f"{what} of agent {agent} names a tool {tool!r}", hint="a tool is named by a text")
     return given

@@ -7,6 +7,7 @@ the parent's journal under the call's place in the model's answer, so that no cr
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from pydantic_ai import Tool
@@ -35,6 +36,12 @@ _CHILD = "torpor.child"
 def delegate(program: Callable[..., Any] | str, *, name: str, description: str, approve: Approve) -> Tool[Any]:
     """Return a tool that runs a program as a child. Raises UsageError for what is no program, or never ends."""
     child, declared = startable(program)
+    for what, given in (("name", name), ("description", description)):
+        said: object = given
+        if not isinstance(said, str):
+            raise UsageError(f"{what} of the tool that asks {child} is {said!r}", hint=f'{what}="...", a text')
+    if name and not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name):
+        raise UsageError(f"a tool cannot be named {name!r}", hint="providers take up to 64 letters, digits, - and _")
 
     async def ask(prompt: str) -> Any:
         if declared is None:

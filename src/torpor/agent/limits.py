@@ -8,6 +8,7 @@ Running out is a question to a person, who may grant more; the run sleeps meanwh
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from torpor.core.money import micros_of
@@ -17,10 +18,15 @@ from torpor.sdk.steps import seconds_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import timedelta
-    from decimal import Decimal
 
     from torpor.agent.state import AgentState
     from torpor.sdk.context import Context
+
+
+MOST_WHOLE = 1_000_000_000
+"""More tokens or turns are a slip."""
+MOST_CALLS = 1_000_000
+"""What a rate bucket takes at most in its time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +55,28 @@ class Budget:
                 raise UsageError(f"a budget's {name} is {count!r}", hint="a whole number, 0 or more; None for no limit")
         seconds_of(self.wall, "a budget's wall")
         seconds_of(self.awake, "a budget's awake")
+
+
+def budget_of(given: object, agent: str) -> Budget:
+    """Return `budget=` of an agent; an amount by itself is one of dollars. Raises UsageError for what is no budget."""
+    if given is None or isinstance(given, Budget):
+        return given or Budget()
+    if isinstance(given, bool) or not isinstance(given, Decimal | int | str):
+        raise UsageError(
+            f"budget of agent {agent} is {given!r}",
+            hint='budget=Budget(usd="0.50", model_calls=40), or dollars: "0.50"',
+        )
+    micros_of(given, f"budget of agent {agent}")
+    return Budget(usd=given)
+
+
+def whole_of(given: object, what: str, hint: str, *, most: int = MOST_WHOLE) -> int | None:
+    """Return a whole number from 1 to `most`, or None. Raises UsageError for anything else; `what` names it."""
+    if given is None:
+        return None
+    if isinstance(given, bool) or not isinstance(given, int) or not 0 < given <= most:
+        raise UsageError(f"{what} is {given!r}: it is a whole number from 1 to {most:,}", hint=hint)
+    return given
 
 
 class _Count(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from torpor.agent.declared import Planning
@@ -10,7 +11,7 @@ from torpor.agent.delegate import description_of, startable
 from torpor.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection
 
 _HINT = "planner=Agent(..., output_type=torpor.Plan), a program that app.agent returned, or def planner(goal)"
 
@@ -19,12 +20,15 @@ def planning_of(
     name: str,
     planner: Any,
     workers: Iterable[Callable[..., Any] | str],
+    known: Collection[str] = (),
     *,
     replan: bool,
     conversation: bool = False,
     register: Callable[[str, Any], Callable[..., Any]],
 ) -> Planning | None:
     """Return what is declared about an agent's plans, or None without a planner; `register` makes an agent a program.
+
+    `known` are the app's programs so far: a planner that is given by its name is one of them.
 
     Raises UsageError for what cannot plan, what cannot be a worker, and what does not go together.
     """
@@ -35,6 +39,8 @@ def planning_of(
     if conversation:
         message = f"agent {name} has a planner and is a conversation"
         raise UsageError(message, hint="a plan has an end; let a conversation delegate to an agent that plans")
+    if isinstance(planner, str) and planner not in known:
+        raise UsageError(f"the planner of {name} is {planner!r}, and no program of the app is named so yet", hint=_HINT)
     return _planning(name, planner, workers, replan=replan, register=register)
 
 
@@ -46,7 +52,7 @@ def _planning(
     replan: bool,
     register: Callable[[str, Any], Callable[..., Any]],
 ) -> Planning:
-    listed = [workers] if isinstance(workers, str) or callable(workers) else [*workers]
+    listed = [workers] if isinstance(workers, str) or callable(workers) else _listed(name, workers)
     does = {child: description_of(declared) for child, declared in map(startable, listed)}
     if _is_agent(planner):
         if planner.output_type is str:
@@ -61,6 +67,12 @@ def _planning(
         message = f"the planner of {name} cannot revise a plan that it does not take"
         raise UsageError(message, hint="def planner(goal, plan=None): the plan so far, or None for the first one")
     return Planning(function=planner, workers=does, revises=again)
+
+
+def _listed(name: str, workers: object) -> list[Any]:
+    if not isinstance(workers, Iterable):
+        raise UsageError(f"workers of agent {name} is {workers!r}", hint="workers=[writer], what app.agent returned")
+    return [*workers]
 
 
 def _is_agent(given: object) -> bool:

@@ -40,6 +40,7 @@ OUTPUT_TOKENS = 16_384
 NATIVE_TOKENS = 20_000
 """What a tool that the provider runs itself is taken to read in one call."""
 WINDOW_SHARE = 0.7
+_UNBILLED = frozenset({"script", "test", "function"})
 _ONE = Usage(input_tokens=1, output_tokens=1)
 _COUNTED = ("input_tokens", "output_tokens", "input_audio_tokens", "output_audio_tokens", "audio_seconds")
 
@@ -87,14 +88,29 @@ def cost_of(response: ModelResponse) -> int | None:
     return sum(known) if len(known) == 1 + len(before) else None
 
 
+def costs_nothing(model: Model) -> bool:
+    """Whether a model has no provider who could send a bill: a Script, pydantic-ai's TestModel, a function."""
+    return all(one.system in _UNBILLED for one in models_of(model))
+
+
 def unknown(model_name: str, provider: str | None) -> str:
     """Return what people are told about a model whose price is unknown."""
+    return (
+        f"{_unknown(model_name, provider)}: its calls are not counted in a budget of dollars; "
+        "Budget(model_calls=..., tokens=...) bounds them"
+    )
+
+
+def unknown_wish(model_name: str, provider: str | None) -> str:
+    """Return what a person is told who decides about money for a model whose price is unknown."""
+    return f"{_unknown(model_name, provider)}: any amount more, or once, lets its calls through, and counts none"
+
+
+def _unknown(model_name: str, provider: str | None) -> str:
     name = model_name.strip(":")  # that of a function ends so, without one that streams
     if provider and name != provider and not name.startswith(f"{provider}:"):
         name = f"{provider}:{name}"
-    return (
-        f"the price of {name} is unknown: its calls are not counted, and a budget in dollars stops them only at nothing"
-    )
+    return f"the price of {name} is unknown"
 
 
 # what it may cost ----------------------------------------------------------------------------------------------------

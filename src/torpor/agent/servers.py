@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 CONNECT_SECONDS = 10.0
 """For so long a server that does not answer is asked again: it may be about to be started."""
 PAUSE_SECONDS = 0.5
+SAID_SECONDS = 1.0
+"""After so long it is said that a server is waited for."""
 ALIVE_SECONDS = 10.0
 """A server that does not list its tools for so long has died."""
 _LOG = logging.getLogger("torpor.agent")
@@ -126,7 +128,7 @@ async def _open(server: MCPToolset[Any], agent: str, run: str) -> None:
     if not server.is_running:
         _LIVES[server.client] = rouse.incarnation()
     try:
-        await _patiently(server.__aenter__)
+        await _patiently(server.__aenter__, server, agent)
     except Exception as error:
         raise ServerLost(
             f"the MCP server {name_of(server)} of {agent} does not start: {_said(error)}",
@@ -140,19 +142,25 @@ async def _open(server: MCPToolset[Any], agent: str, run: str) -> None:
         raise ServerLost(error.message, hint=f"start it; then: torpor retry {run}") from error
 
 
-async def _patiently(enter: Callable[[], Awaitable[Any]]) -> None:
+async def _patiently(enter: Callable[[], Awaitable[Any]], server: MCPToolset[Any], agent: str) -> None:
     """Connect, again for as long as a server may be about to start. Raises what the last attempt raised."""
     loop = asyncio.get_running_loop()
     until = loop.time() + CONNECT_SECONDS
-    while True:
-        try:
-            await enter()
-        except Exception as error:
-            if loop.time() >= until or _hopeless(error):
-                raise
-            await asyncio.sleep(PAUSE_SECONDS)
-        else:
-            return
+    words = "%s: the MCP server %s does not answer yet; it is waited for, %.0f s at most"
+    slow = CONNECT_SECONDS if hasattr(server.client.transport, "command") else SAID_SECONDS  # a program takes its time
+    saying = loop.call_later(slow, _LOG.warning, words, agent, name_of(server), CONNECT_SECONDS)
+    try:
+        while True:
+            try:
+                await enter()
+            except Exception as error:
+                if loop.time() >= until or _hopeless(error):
+                    raise
+                await asyncio.sleep(PAUSE_SECONDS)
+            else:
+                return
+    finally:
+        saying.cancel()
 
 
 async def _close(server: MCPToolset[Any]) -> None:
@@ -279,7 +287,7 @@ async def _revive(server: MCPToolset[Any], agent: str) -> None:
         with suppress(Exception):
             await _close(server)
         try:
-            await _patiently(server.client.__aenter__)
+            await _patiently(server.client.__aenter__, server, agent)
         except Exception as error:
             raise NotDone(
                 f"the MCP server {name_of(server)} of {agent} cannot be reached, so nothing was asked of it: {_said(error)}",

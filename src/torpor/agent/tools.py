@@ -77,14 +77,24 @@ def declare(
 ) -> F:
     """Remember what is declared about a tool's function; a first parameter that is a ToolContext is filled in."""
     name = getattr(function, "__name__", repr(function))
+    given: object = function
+    if not callable(given):
+        raise UsageError(
+            f"app.tool was given {name}, which is no function", hint='@app.tool(safety="keyed") above a def'
+        )
     tool = Tool(safety_of(safety, name), rule_of(approve, name), seconds_of(timeout, f"timeout of tool {name}"))
+    if tool.timeout_seconds == 0:
+        raise UsageError(f"timeout of tool {name} is 0, so no call of it ever ends", hint="seconds; None for no limit")
     made: Any = _told(function) if _wants_context(function) else function
     setattr(made, _MARK, tool)
     return cast("F", made)  # it is called as the function was
 
 
 def checked_agent(agent: object, name: str, *, taken: Collection[str]) -> None:
-    """Raise UsageError for what is no agent, or a name that is taken."""
+    """Raise UsageError for what is no agent, or a name that is none or taken."""
+    given: object = name
+    if not isinstance(given, str):
+        raise UsageError(f"an agent's name is {given!r}", hint='its name comes first: app.agent("support", agent)')
     if isinstance(agent, type) or not hasattr(agent, "iter") or not hasattr(agent, "toolsets"):
         raise UsageError(f"agent {name} is {agent!r}", hint="app.agent takes a pydantic_ai.Agent")
     if name in taken:

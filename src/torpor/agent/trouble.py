@@ -16,6 +16,7 @@ nothing is imported for it.
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -217,7 +218,7 @@ def _of_status(error: ai.ModelAPIError, now: datetime, provider: str | None) -> 
         return Attention(told, "the account's quota or credit is used up: top it up at the provider, then go on")
     if status == 404:  # noqa: PLR2004 - not found
         return Attention(told, "look at the model's name and the provider's address")
-    if status == 413 or "context length" in told.lower():  # noqa: PLR2004 - content too large
+    if status == 413 or "context length" in str(error).lower():  # noqa: PLR2004 - content too large
         return TooLong(told)
     if status in {408, 409, 425} or status >= 500:  # noqa: PLR2004 - it may go well the next time
         return Retry(_said(error, now, 0.0), told, bought=error.in_stream)
@@ -303,5 +304,28 @@ def _pause(attempt: int, spread: float, *, least: float) -> float:
 
 def _told(error: BaseException) -> str:
     """Return an error in one line that people can read; what a provider wrote at length is cut."""
-    text = " ".join(f"{type(error).__name__}: {error}".split())
+    text = " ".join(f"{type(error).__name__}: {_answered(error) or error}".split())
     return text if len(text) <= _LETTERS else f"{text[: _LETTERS - 3]}..."
+
+
+def _answered(error: BaseException) -> str:
+    """Return what a provider answered as a sentence: its own words without what is around them; nothing if it has none."""
+    if not isinstance(error, ai.ModelHTTPError) or not (words := _words(error.body)):
+        return ""
+    return f"{error.model_name} answered {error.status_code}: {words}{f' {error.hint}' if error.hint else ''}"
+
+
+def _words(body: object, depth: int = 0) -> str:
+    """Return the message in a provider's answer, wherever that provider puts it."""
+    if isinstance(body, str):
+        try:
+            inside = json.loads(body)
+        except ValueError:
+            inside = None
+        return (_words(inside, depth) if isinstance(inside, dict | list) else "") or body.strip()
+    if isinstance(body, list) and body and depth < _MOST_DEPTH:
+        return _words(body[0], depth + 1)
+    if not isinstance(body, dict) or depth >= _MOST_DEPTH:
+        return ""
+    found = (_words(body[name], depth + 1) for name in ("message", "error", "detail") if name in body)
+    return next((said for said in found if said), "")

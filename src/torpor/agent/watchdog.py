@@ -61,6 +61,9 @@ class Watchdog:
 
     def __post_init__(self) -> None:
         """Refuse a limit at which the first call would be a loop."""
+        limit: object = self.limit
+        if isinstance(limit, bool) or not isinstance(limit, int):
+            raise UsageError(f"a watchdog's limit is {limit!r}", hint=f"a whole number, {_LEAST} or more")
         if self.limit < _LEAST:
             message = f"a watchdog with a limit of {self.limit} would stop an agent that repeats nothing"
             raise UsageError(message, hint=f"a limit of {_LEAST} or more")

@@ -191,6 +191,10 @@ class Window:
 
     def __post_init__(self) -> None:
         """Refuse sizes in which nothing fits."""
+        sizes: tuple[object, ...] = (self.most_tokens, self.cut_output_tokens)
+        if any(isinstance(size, bool) or not isinstance(size, int) for size in sizes):
+            message = f"a window of {sizes[0]!r} tokens with outputs of {sizes[1]!r} is none"
+            raise UsageError(message, hint="whole numbers of tokens: Window(20_000)")
         if self.most_tokens < 1 or self.cut_output_tokens < _LEAST_CUT_TOKENS:
             message = f"a window of {self.most_tokens} tokens with outputs of {self.cut_output_tokens} shows nothing"
             raise UsageError(message, hint=f"a window has thousands of tokens, an output {_LEAST_CUT_TOKENS} or more")

@@ -67,7 +67,8 @@ class Asker:
             except (Conflict, NotFound):
                 continue  # decided meanwhile
             if not self._asks:
-                command = render.verbs(item)[0][0]
+                every = [command for command, _ in render.verbs(item)]
+                command = "   or   ".join(every) if item.asks == "answer" else every[0]
                 first = f"{self._again}   asks in a terminal;   or " if self._may_ask else ""
                 hint = f"{first}{command}   first" if first else f"{command}   then {self._again}"
                 raise NeedsPerson(f"{item.run} needs a person: {item.asks} {item.what}{why_of(item)}", hint=hint)

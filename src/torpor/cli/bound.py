@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from torpor import clock
+from torpor.cli.fitting import words
 from torpor.cli.region import wrapped
 from torpor.cli.screen import cells, clean
 from torpor.cli.spoken import moment
@@ -34,7 +35,7 @@ def asked_lines(screen: Screen, item: InboxItem, *, of: str = "") -> Iterator[st
     for choice in content.get("choices") or ():
         yield f"  - {clean(choice if isinstance(choice, str) else _json(choice))}"
     if content.get("schema") is not None and item.asks == "answer":
-        yield from table(screen, {"fits": content["schema"]})
+        yield from table(screen, {"fits": words(content["schema"]) or content["schema"]})
     if item.expires_at is not None:
         yield screen.paint(f"  expires {moment(item.expires_at, clock.wall())}", "dim")
 

@@ -165,6 +165,8 @@ class ForPeople(logging.Formatter):
         if "event" in fields:
             said = f": {fields.pop('said')}" if "said" in fields else ""
             hidden = {"event", "worker", *({"run"} if fields.get("run") == self.run else ())}
+            if str(fields["event"]).startswith(f"{fields.get('flow')}: "):  # it begins with the name
+                hidden.add("flow")
             more = " ".join(f"{name}={_spelled(value)}" for name, value in fields.items() if name not in hidden)
             record.message = f"{fields['event']}{said}{'   ' if more else ''}{more}"
         told = super().formatMessage(record)

@@ -14,6 +14,7 @@ from torpor.cli.reading import answered
 from torpor.errors import UsageError
 
 IGNORED = "torpor.db*"
+_MODEL = "provider:name, as openai:gpt-5-mini"
 
 
 def init(
@@ -28,12 +29,15 @@ def init(
 
     And a line for .gitignore. Nothing is overwritten.
     """
+    from torpor.agent.providers import known
     from torpor.cli.starters import AGENT, HELLO, TEST
 
     if model and not agent:
         raise UsageError("a flow asks no model", hint=f"torpor init --agent --model {model}")
     if model and not re.fullmatch(r"[\w.\-]+(/[\w.\-]+)?:[\w.:/@\-]+", model):
-        raise UsageError(f"--model {model} is no model", hint="provider:name, as openai:gpt-5-mini")
+        raise UsageError(f"--model {model} is no model", hint=_MODEL)
+    if model and not known(model):
+        raise UsageError(f"--model {model}: pydantic-ai knows no provider of that name", hint=_MODEL)
     texts = {"agent.py": AGENT.format(model=model), "test_agent.py": TEST} if agent else {"hello.py": HELLO}
     folder.mkdir(parents=True, exist_ok=True)
     written, kept = [], []
@@ -127,7 +131,7 @@ def demo(
     store: Own = None,
     as_json: Json = False,
     sweep: Annotated[bool, typer.Option("--sweep", help="agent: die at every point there is, and compare.")] = False,
-    every: Annotated[int, typer.Option("--every", help="agent: with --sweep, at each so many-th point only.")] = 1,
+    every: Annotated[int, typer.Option("--every", help="agent, with --sweep: at each so many-th point only.")] = 1,
     model: Annotated[
         str, typer.Option("--model", metavar="NAME", help="agent: ask openai:gpt-5-mini, say, instead of a tape.")
     ] = "",

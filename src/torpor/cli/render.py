@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import shlex
 from typing import TYPE_CHECKING, Any
 
 from torpor.cli.fields import fact, field_lines, pasteable
+from torpor.cli.fitting import answers
 from torpor.cli.following import steps_of
 from torpor.cli.screen import Column, Screen, clean
 from torpor.cli.spoken import moment, one_day, stamp
@@ -161,7 +161,7 @@ def verbs(item: InboxItem) -> list[tuple[str, str]]:
         edit = [(f"torpor approve {item.wait} --edit", "or --set PATH=JSON")] if item.proposed is not None else []
         return [(f"torpor approve {item.wait}", ""), *edit, (f'torpor deny {item.wait} "reason"', "")]
     if item.asks == "answer":
-        return [(f"torpor answer {item.wait} {_example(item.content)}", "")]
+        return answers(item.wait, item.content)
     if item.asks == "callback":
         return [(f"torpor answer {item.wait} 'JSON'", "in the place of whoever has its secret")]
     if item.asks == "budget":
@@ -189,15 +189,6 @@ def verbs(item: InboxItem) -> list[tuple[str, str]]:
         (f'torpor answer {item.wait} --fail "reason"', ""),
         (f"torpor cancel {item.run}", ""),
     ]
-
-
-def _example(content: Any) -> str:
-    """Return what an answer looks like, to be pasted: the first choice, or what kind of value it is."""
-    asked = content if isinstance(content, dict) else {}
-    if asked.get("choices"):
-        first = asked["choices"][0]
-        return shlex.quote(first if isinstance(first, str) else json.dumps(first, ensure_ascii=False))
-    return "TEXT" if asked.get("schema") is None else "'JSON'"
 
 
 _HIDDEN = frozenset({"digest", "due_at", "args", "more", "trouble", "editable"})

@@ -60,10 +60,9 @@ def least_left(standings: Iterable[Standing]) -> int | None:
     return min((left for one in standings if (left := one.left) is not None), default=None)
 
 
-def wish(standing: Standing, wants: int, whose: str) -> str:
-    """Return what a person is told: `wants $5.00 more, used all of $20.00`."""
+def wish(standing: Standing, wants: int, whose: str, why: str = "") -> str:
+    """Return what a person is told: `wants $5.00 more, used all of $20.00`; with `why` what is wanted has no amount."""
     most = standing.most or 0
     used = "all" if standing.used >= most else dollars(standing.used)
-    return (
-        f"wants {dollars(standing.lacks(wants))} more, used {used} of {dollars(most)}{f' of {whose}' if whose else ''}"
-    )
+    stands = f"used {used} of {dollars(most)}{f' of {whose}' if whose else ''}"
+    return f"{stands}, and {why}" if why else f"wants {dollars(standing.lacks(wants))} more, {stands}"

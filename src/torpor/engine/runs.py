@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from hashlib import blake2b
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torpor.core.ids import run_name
 from torpor.core.names import AGENT
@@ -13,6 +13,7 @@ from torpor.engine import budgets, lines
 from torpor.errors import Conflict, NotFound, UsageError
 from torpor.store import values
 from torpor.store.rows import FollowUp, NewRun, RunChange
+from torpor.store.values.reading import parse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -183,10 +184,18 @@ def check_prompt(program: ProgramRow | None, body: bytes) -> None:
     if program is None or not program.source.endswith(AGENT):
         return
     given = values.plain(body)
-    if given is None or (not isinstance(given, str) and not (isinstance(given, list) and given)):
+    if not isinstance(given, str) and not _contents(parse(body)):
         said = "no input" if given is None else f"{given!r:.60}"
         message = f"{program.name} is an agent, and {said} is no prompt"
         raise UsageError(message, hint=f"""a text: torpor start {program.name} '"please look into it"'; or a list""")
+
+
+def _contents(node: Any) -> bool:
+    """Whether a stored value is a list of what a prompt is made of: texts, and objects of a class, as files are."""
+    listed = node.get("v") if isinstance(node, dict) and node.get("$") == "tuple" else node
+    if not isinstance(listed, list) or not listed:
+        return False
+    return all(isinstance(one, str) or (isinstance(one, dict) and {"$", "c"} <= set(one)) for one in listed)
 
 
 def _bind_keys(tx: Tx, wanted: Sequence[Start], ids: Sequence[int]) -> dict[int, int]:

@@ -40,6 +40,8 @@ class Wish(NamedTuple):
     answered: int | None = None
     note: bytes | None = None
     once: bool = False
+    why: str = ""
+    """What a person is told of a reservation whose amount says nothing."""
 
 
 def reserve(tx: Tx, wanted: Wish) -> Inside | None:
@@ -61,7 +63,7 @@ def reserve(tx: Tx, wanted: Wish) -> Inside | None:
         tx.change_budgets([BudgetChange(short.id, short=Short.WAITS)])
         if wanted.asked is not None:
             return None
-        title = wish(short.standing, wanted.amount, budgets.whose(tx, short))
+        title = wish(short.standing, wanted.amount, budgets.whose(tx, short), wanted.why)
         entry = Entry(Kind.WAIT, wanted.key, values.encode(_question(short, wanted, title)))
         question = NewWait(wanted.slot, len(noted) + 1, WaitKind.BUDGET, None, title)
         return Inside([*noted, entry], [question], over=over)

@@ -60,12 +60,13 @@ class GuestContext(Context):
         wish: Wish = {"lets_go": True, "ahead": ahead and not effect}
         return self._call(number, kind, definition.name, values, definition, step_id, stubborn=effect, **wish)
 
-    def reserve(self, micros: int, step_id: str) -> Coroutine[Any, Any, Any]:
+    def reserve(self, micros: int, step_id: str, *, why: str = "") -> Coroutine[Any, Any, Any]:
         """Reserve micro-units of a dollar in every budget above this run, or wait for a person; return the `hold`'s record.
 
-        What is never settled is spent when the turn ends. Raises BudgetExceeded if a person says no.
+        What is never settled is spent when the turn ends. A person who is asked for more is told `why` if the amount says
+        nothing. Raises BudgetExceeded if a person says no.
         """
-        values = {"micros": micros, "lost": "spent"}
+        values = {"micros": micros, "lost": "spent", "why": why}
         return self._call(self._promise("budget.reserve", ""), CallKind.BUDGET, "reserve", values, step_id=step_id)
 
     async def say(self, step_id: str, part: object) -> None:

@@ -49,8 +49,8 @@ class LentThreads(Protocol):
 class EffectContext:
     """What an effect is told about itself; a parameter named `ctx` of an effect or step receives it.
 
-    `key` is equal in every attempt of this one logical call, in every worker (G5). `attempt` counts from 1. `deadline` is
-    when its timeout ends, UTC, or None.
+    `key` is equal in every attempt of this one logical call, in every worker (G5). `attempt` counts from 1 those whose end is
+    on record: one whose worker died has none, and the next has its number. `deadline` is when its timeout ends, UTC, or None.
     """
 
     key: str

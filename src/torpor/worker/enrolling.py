@@ -85,4 +85,5 @@ def warn(flows: Iterable[Flow], log: Any) -> None:
     """Say what nothing is declared of in what a worker begins to serve."""
     for flow in flows:
         if flow.warns is not None and (said := flow.warns()):
-            log.warning("undeclared", flow=flow.name, said=said)
+            event = f"{flow.name}: {said}"
+            log.warning(event, flow=flow.name)

@@ -102,6 +102,7 @@ class Spending:
         executor.spends = True
         self._looked[request.key] = executor.seen
         amount, lost = int(request.values["micros"]), Lost[str(request.values["lost"]).upper()]
+        more["why"] = str(request.values.get("why", ""))
 
         def doing(proposal: Proposal) -> Callable[[Tx], Inside | None]:
             taken = {*executor.rows, *(wait.slot for wait in proposal.waits)}

@@ -75,6 +75,8 @@ def _refuse(*, sweep: bool, model: str, ask: bool, as_json: bool, every: int) ->
         raise UsageError("--ask needs a person at a terminal", hint="leave it out: the demo approves by itself")
     if every < 1:
         raise UsageError(f"every {every}: a number from 1")
+    if every != 1 and not sweep:
+        raise UsageError("--every says where a --sweep dies", hint=f"torpor demo agent --sweep --every {every}")
     repository.need_git()
     for module, package in NEEDED.items():
         if find_spec(module) is None:
