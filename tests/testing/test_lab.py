@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.patience import PATIENCE_SECONDS
 from torpor import App, Conflict, Context, EffectContext, NeedsPerson, NotFound, RunCancelled, UsageError, days, seconds
+from torpor.engine import leases
 from torpor.testing import Clock, Lab, Place, Run
-from torpor.testing.mortal import OWNER
+from torpor.testing.mortal import OWNER, Life, MortalStore, Plan, mortal_tasks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -134,6 +136,43 @@ def test_a_killed_worker_leaves_no_trace() -> None:
     within(check)
     gc.collect()
     assert TRACES == ["begun", "begun", "finally", "flow's finally"]
+
+
+def test_nobody_waits_for_what_a_killed_worker_had_sent() -> None:
+    """It dies between two answers: the second comes to nobody, and who waits for quiet goes on."""
+
+    class Slow:
+        """A store that answers when it is told to."""
+
+        def __init__(self) -> None:
+            self.asked, self.answers = asyncio.Event(), asyncio.Event()
+
+        async def transact(self, *_given: Any, **_more: Any) -> tuple[list[Any], list[Any]]:
+            self.asked.set()
+            await self.answers.wait()
+            return [], []
+
+    async def main() -> bool:
+        asyncio.get_running_loop().set_task_factory(mortal_tasks)
+        slow: Any = Slow()
+        life = Life(lambda: None)
+        store = MortalStore(slow, life, Plan(Place.UNDISTURBED, 0))
+        token = OWNER.set(life)
+        asking = asyncio.create_task(store.transact(leases.claim))
+        OWNER.reset(token)
+        await slow.asked.wait()
+        quiet = asyncio.create_task(store.quiet())
+        await asyncio.wait([quiet], timeout=0)
+        life.now()
+        slow.answers.set()
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            was = await quiet
+        await asyncio.wait(life.transactions)
+        life.bury()
+        await asyncio.wait([asking])
+        return was
+
+    assert asyncio.run(main())
 
 
 def test_what_a_killed_worker_never_began_is_forgotten() -> None:

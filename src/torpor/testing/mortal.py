@@ -84,7 +84,7 @@ class Plan:
 
 
 class Life:
-    """One worker's life. `ended` is told once, from wherever it ends."""
+    """One worker's life. Whoever is in `ended` is told once, from wherever it ends."""
 
     def __init__(self, ended: Callable[[], None]) -> None:
         """Begin."""
@@ -96,7 +96,7 @@ class Life:
         """Those begun. The loop does not know them: it would close those of the dead, which runs their code."""
         self.transactions: set[asyncio.Future[Any]] = set()
         """Those under way: the store will do them, whoever asked is dead or not."""
-        self._ended = ended
+        self.ended: list[Callable[[], object]] = [ended]
 
     def now(self) -> None:
         """End it."""
@@ -104,7 +104,8 @@ class Life:
             self.over = True
             for lock in self.locks:
                 lock.release()
-            self._ended()
+            for tell in self.ended:
+                tell()
 
     def bury(self) -> None:
         """Let go of what is left of an ended life, without running any of it."""
@@ -213,6 +214,7 @@ class MortalStore:
         self._life = life
         self._under_way = 0
         self._answered = asyncio.Event()
+        life.ended.append(self._answered.set)  # what is under way then has nobody any more who would say so
         self.plan = plan
 
     def __getattr__(self, name: str) -> Any:
