@@ -83,7 +83,7 @@ def test_a_failure_is_logged_once(store: Store, moment: Moment, caplog: pytest.L
         run = await lab.start(ill, "hi")
         assert await lab.result(run) == "hello"
         lines = [record.getMessage() for record in caplog.records if "asked again later" in record.getMessage()]
-        assert ["status_code: 503" in line for line in lines] == [True, True, False]
+        assert ["answered 503" in line for line in lines] == [True, True, False]
         assert all(run.name in line for line in lines)
 
     with caplog.at_level(logging.INFO, "torpor"):
