@@ -322,17 +322,9 @@ def asked_once(model: Model, settings: ModelSettings | None) -> ModelSettings | 
     What the author says of it, `ModelSettings(max_retries=2)`, counts. A model that knows no such setting gets none.
     """
     said: ModelSettings = {**(model.settings or {}), **(settings or {})}
-    if _RETRIES in said or any(_RETRIES in one.unsupported_settings for one in _inner(model)):
+    if _RETRIES in said or any(_RETRIES in one.unsupported_settings for one in prices.models_of(model)):
         return settings
     return {**(settings or {}), "max_retries": 0}
-
-
-def _inner(model: Model) -> list[Model]:
-    """Return the models that are asked in the end: those of a `FallbackModel`, or what a wrapper wraps."""
-    within: Sequence[Model] = getattr(model, "models", ())
-    if not within and isinstance(model, WrapperModel):
-        within = [model.wrapped]
-    return [one for each in within for one in _inner(each)] or [model]
 
 
 def streams(model: Model) -> bool:
