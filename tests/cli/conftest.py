@@ -64,8 +64,8 @@ def terminal(shell: Shell) -> Iterator[Callable[..., Terminal]]:
     """Return what starts a command on a terminal; it is killed at the end of the test if it is still there."""
     with ExitStack() as open_terminals:
 
-        def start(*words: str) -> Terminal:
-            started = shell.terminal(*words)
+        def start(*words: str, **more: str) -> Terminal:
+            started = shell.terminal(*words, **more)
             open_terminals.callback(started.close)
             return started
 

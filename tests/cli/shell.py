@@ -169,22 +169,22 @@ class Shell:
             finally:
                 process.kill()
 
-    def terminal(self, *words: str) -> Terminal:
-        """Start `torpor WORDS` on a terminal of its own."""
-        return Terminal([*TORPOR, *words], self.folder)
+    def terminal(self, *words: str, **more: str) -> Terminal:
+        """Start `torpor WORDS` on a terminal of its own; `more` is added to the environment."""
+        return Terminal([*TORPOR, *words], self.folder, **more)
 
 
 class Terminal:
     """A process on a pseudo terminal: what it prints is read as it comes, keys are typed."""
 
-    def __init__(self, command: list[str], folder: Path) -> None:
-        """Start it."""
+    def __init__(self, command: list[str], folder: Path, **more: str) -> None:
+        """Start it; `more` is added to the environment."""
         self.seen = ""
         self._process, self._screen = pty.fork()
         if self._process == 0:
             try:
                 os.chdir(folder)
-                os.execvpe(command[0], command, environment(COLUMNS="100"))  # noqa: S606 - this very program
+                os.execvpe(command[0], command, environment(COLUMNS="100", **more))  # noqa: S606 - this very program
             finally:
                 os._exit(127)
 

@@ -205,11 +205,12 @@ def test_somebody_else_is_first(desk: Shell, terminal: Callable[..., Terminal]) 
 
 def test_ctrl_c_and_the_same_command(desk: Shell, terminal: Callable[..., Terminal]) -> None:
     """Broken off in the middle of an answer: the same command takes the same run up, and the half answer is not there twice."""
-    going = terminal("run", "slow", "hello")
+    going = terminal("run", "slow", "hello", TORPOR_DRAIN_SECONDS="0.5")
     going.until("Half of")
     going.type(CTRL_C)
     code, rest = going.end()
     assert code == 130
+    assert "waiting for the model that answers slow-" in rest
     assert "nothing of it is lost" in rest
     assert "next: torpor run slow hello" in rest
     (before,) = desk.ok("ps")["runs"]

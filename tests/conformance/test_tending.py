@@ -127,5 +127,6 @@ def test_dead_leases_are_vacuumed(on_server: Place) -> None:
         assert row is not None
         return int(row[0])
 
-    assert tended(100) == 0
-    assert tended(700) == 1
+    before = tended(0)  # a claim that was run again, as a busy server may ask for, has left its first rows dead
+    assert tended(100) == before
+    assert tended(700) == before + 1
