@@ -14,7 +14,8 @@ from torpor import App, Client, Context
 if TYPE_CHECKING:
     from tests.stores import Moment
     from torpor.store.protocol import Store
-    from torpor.testing import Lab
+    from torpor.testing import Lab, Run
+    from torpor.worker.roles import Executor
 
 app = App()
 
@@ -71,16 +72,21 @@ class Waiting:
         return bool(await self._stands())
 
 
+async def about_to_send(lab: Lab, flow: Any) -> tuple[Run, Executor, Waiting]:
+    """Start a run whose worker is about to send something by itself, and waits until it may."""
+    worker = await lab.worker()
+    waiting = Waiting(worker.standing)
+    run = await lab.start(flow)
+    await waiting.reached.wait()
+    return run, worker.executors[run.number], waiting
+
+
 @pytest.mark.parametrize("flow", [books, reserves, takes], ids=["transactional", "budget", "rate"])
 def test_what_a_cancelled_run_was_about_to_do_is_not_done(store: Store, moment: Moment, flow: Any) -> None:
     """It undoes what it did and ends; the commit that waited neither is sent nor comes between."""
 
     async def check(lab: Lab) -> None:
-        worker = await lab.worker()
-        waiting = Waiting(worker.standing)
-        run = await lab.start(flow)
-        await waiting.reached.wait()
-        executor = worker.executors[run.number]
+        run, executor, waiting = await about_to_send(lab, flow)
         await lab.cancel(run)
         await until(lambda: executor.cancelling)
         waiting.released.set()
@@ -89,7 +95,7 @@ def test_what_a_cancelled_run_was_about_to_do_is_not_done(store: Store, moment: 
         assert COUNTER.calls == ["release"]
         kinds = [line.key.split("#")[0] for line in await lab.journal(run) if line.key]
         assert not {"book", "budget", "rate", "mail"} & set(kinds), kinds
-        assert not worker.executors
+        assert not (await lab.worker()).executors
 
     on(store, moment, app, check)
 
@@ -99,11 +105,7 @@ def test_an_interrupt_ends_it_too(store: Store, moment: Moment, flow: Any) -> No
     """The run does not stand still behind a commit that is not sent any more (G13)."""
 
     async def check(lab: Lab) -> None:
-        worker = await lab.worker()
-        waiting = Waiting(worker.standing)
-        run = await lab.start(flow)
-        await waiting.reached.wait()
-        executor = worker.executors[run.number]
+        run, executor, waiting = await about_to_send(lab, flow)
         await Client(lab.store).interrupt(run.name, by="ben")
         await until(lambda: executor.unread)
         waiting.released.set()
