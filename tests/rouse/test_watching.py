@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.house.test_imports import BARE, BARE_SECONDS, seconds
 from tests.patience import PATIENCE_SECONDS
 from tests.rouse import costing
 from tests.rouse.clocks_by_hand import ClocksByHand
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SCRIPT = Path(__file__).with_name("watching.py")
+SHARED = 2.0
 STOPPED_SECONDS = 0.6
 
 
@@ -309,8 +311,14 @@ def test_a_look_costs_less_than_a_thousandth_of_a_tick(tmp_path: Path, monkeypat
 @pytest.mark.slow
 @pytest.mark.parametrize("way", ["thread", "loop"])
 def test_a_watch_that_runs_takes_less_than_a_thousandth_of_a_processor(tmp_path: Path, way: str) -> None:
-    """Its waking included, all threads, nothing warm. The least of some times: what else a machine does only adds."""
+    """Its waking included, all threads, nothing warm. The least of some times: what else a machine does only adds.
+
+    Half of it was measured on a quiet machine (docs/rouse.md). One that is shared may take twice as long for the same work, and
+    one that takes longer for bare Python as much longer.
+    """
     heard = {"ROUSE_HOST_FILE": str(tmp_path / "generation"), "ROUSE_HOST_SOCKET": str(tmp_path / "host")}
     (tmp_path / "generation").write_text("1")
     with child(SCRIPT.with_name("costing.py"), way, **heard) as watched:
-        assert min(watched.until("share")["share"] for _ in range(costing.TIMES)) < 0.001
+        least = min(watched.until("share")["share"] for _ in range(costing.TIMES))
+    slower = max(1.0, min(seconds(BARE) for _ in range(5)) / BARE_SECONDS)
+    assert least < 0.001 * SHARED * slower, f"{slower=}"
