@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SCRIPT = Path(__file__).with_name("watching.py")
-SHARED = 2.0
 STOPPED_SECONDS = 0.6
+QUICK = rouse.Limits(tick_seconds=0.01)
 
 
 class Child:
@@ -231,6 +231,60 @@ def test_a_block_in_an_event_loop_was_interrupted() -> None:
         clocks.suspend(3600.0)
 
 
+def test_what_is_found_while_the_loop_is_blocked_closes_the_gate_and_is_told_by_the_loop() -> None:
+    """The thread looks, the loop tells."""
+    clocks, registry, told = ClocksByHand(), rouse.Registry(), asyncio.Event()
+    tellers = list[int]()
+
+    @registry.on_rousal
+    def tell(_rousal: rouse.Rousal) -> None:
+        tellers.append(threading.get_ident())
+        told.set()
+
+    async def in_a_loop() -> None:
+        async with rouse.watching(QUICK, clocks=clocks.clocks, registry=registry):
+            clocks.suspend(3600.0)
+            ends_at = time.monotonic() + PATIENCE_SECONDS
+            while registry.is_open and time.monotonic() < ends_at:
+                pass
+            assert not registry.is_open
+            assert tellers == []
+            await asyncio.wait_for(told.wait(), PATIENCE_SECONDS)
+            assert registry.is_open
+
+    asyncio.run(in_a_loop())
+    assert tellers == [threading.get_ident()]
+
+
+def test_what_a_block_noticed_is_told_by_the_loop() -> None:
+    """The thread finds nothing new then, and that something is left to be told."""
+    clocks, registry, told = ClocksByHand(), rouse.Registry(), asyncio.Event()
+    registry.on_rousal(lambda _: told.set())
+
+    async def in_a_loop() -> None:
+        async with rouse.watching(QUICK, clocks=clocks.clocks, registry=registry):
+            with registry.lock:  # so that the thread comes second
+                with pytest.raises(rouse.Interrupted, match="slept"), rouse.uninterrupted():
+                    clocks.suspend(3600.0)
+                assert not told.is_set()
+            await asyncio.wait_for(told.wait(), PATIENCE_SECONDS)
+
+    asyncio.run(in_a_loop())
+
+
+def test_what_is_found_at_the_end_of_a_watch_is_told() -> None:
+    """There is no later tick."""
+    clocks, registry, told = ClocksByHand(), rouse.Registry(), list[rouse.Kind]()
+    registry.on_rousal(lambda rousal: told.append(rousal.kind))
+
+    async def in_a_loop() -> None:
+        async with rouse.watching(rouse.Limits(tick_seconds=3600.0), clocks=clocks.clocks, registry=registry):
+            clocks.suspend(3600.0)
+
+    asyncio.run(in_a_loop())
+    assert told == [rouse.Kind.SLEPT]
+
+
 def test_after_its_end_a_watch_may_begin_with_other_limits() -> None:
     """A stopped one holds nobody to its limits, and the gate does not ask it."""
     first = rouse.watch()
@@ -311,14 +365,13 @@ def test_a_look_costs_less_than_a_thousandth_of_a_tick(tmp_path: Path, monkeypat
 @pytest.mark.slow
 @pytest.mark.parametrize("way", ["thread", "loop"])
 def test_a_watch_that_runs_takes_little_of_a_processor(tmp_path: Path, way: str) -> None:
-    """Its waking included, all threads, nothing warm. The least of some times: what else a machine does only adds.
+    """Its waking included, all threads, nothing warm: 0.1 %. The least of some times: what else a machine does only adds.
 
-    Half of it was measured on a quiet machine (docs/rouse.md). One that is shared may take twice as long for the same work, and
-    one that takes longer for bare Python as much longer.
+    One that takes longer for bare Python may take as much longer, as tests/house/test_imports.py says it.
     """
     heard = {"ROUSE_HOST_FILE": str(tmp_path / "generation"), "ROUSE_HOST_SOCKET": str(tmp_path / "host")}
     (tmp_path / "generation").write_text("1")
     with child(SCRIPT.with_name("costing.py"), way, **heard) as watched:
         least = min(watched.until("share")["share"] for _ in range(costing.TIMES))
     slower = max(1.0, min(seconds(BARE) for _ in range(5)) / BARE_SECONDS)
-    assert least < 0.001 * SHARED * slower, f"{slower=}"
+    assert least <= 0.001 * slower, f"{slower=}"

@@ -213,6 +213,11 @@ class Registry:
         teller = self._teller.get()
         return self._failure is None and not self._closed and not teller.telling and not teller.untold
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether a rousal was noticed whose callbacks somebody has yet to run."""
+        return self._failure is None and bool(self._teller.get().untold)
+
     def is_closed_for(self, why: str) -> bool:
         """Whether the gate is closed for this reason, whatever else it is closed for."""
         return why in self._closed

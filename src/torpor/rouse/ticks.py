@@ -1,8 +1,10 @@
-"""Somebody who ticks: a thread for the process, or the event loop.
+"""Somebody who ticks: a thread for the process, or one for an event loop.
 
-`watch()` starts a daemon thread; callbacks run in it. `async with watching():` looks from the event loop, so that callbacks
-run in the loop's thread and no other coroutine acts between two phases. Both open the detectors outside the process that
-work here and hand them to the registry, and look at once when one of them has something to say.
+`watch()` starts a daemon thread; callbacks run in it. `async with watching():` has a thread that only looks: what it finds
+closes the gate at once, and the callbacks run in the loop's own thread, so that no other coroutine acts between two phases.
+Because the looks are not the loop's, a loop that blocks itself is not taken for frozen and is not woken at each tick. Both
+open the detectors outside the process that work here and hand them to the registry, and look at once when one of them has
+something to say.
 
 A failing callback is logged; the ticking goes on, the gate stays closed, and every `check()` raises (`registry.py`).
 """
@@ -17,16 +19,15 @@ import threading
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING
 
-from .detectors.clocks import Clocks, Limits
-from .detectors.pulse import Pulse, patient_detectors
 from .errors import RousalFailed
 from .registry import process_registry
 from .watcher import Uninterrupted, Watcher
 
 if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
     from collections.abc import AsyncIterator, Iterator
 
-    from .detectors.clocks import Detector
+    from .detectors.clocks import Clocks, Detector, Limits
     from .event import Rousal
     from .incarnation import Incarnation
     from .registry import Registry
@@ -59,10 +60,10 @@ def outside(registry: Registry) -> Iterator[list[Detector]]:
         close(opened)
 
 
-def look(watcher: Watcher) -> Rousal | None:
-    """Check, and log what fails: whoever ticks must go on ticking."""
+def look(watcher: Watcher, *, later: bool = False) -> Rousal | None:
+    """Check, or with `later` only notice, and log what fails: whoever ticks must go on ticking."""
     try:
-        return watcher.check()
+        return watcher.notice() if later else watcher.check()
     except RousalFailed as failed:
         if failed is not _logged.get("failed"):
             _logged["failed"] = failed
@@ -76,11 +77,19 @@ _logged: dict[str, RousalFailed] = {}
 
 
 class Watch:
-    """The thread. Made by `watch()`."""
+    """The thread. Made by `watch()` and `watching()`."""
 
-    def __init__(self, limits: Limits | None = None, *, registry: Registry | None = None) -> None:
-        """Look with `limits` and tell `registry`; nothing runs before `start()`."""
-        self.watcher = Watcher(limits, registry=registry)
+    def __init__(
+        self,
+        limits: Limits | None = None,
+        *,
+        clocks: Clocks | None = None,
+        registry: Registry | None = None,
+        tells: AbstractEventLoop | None = None,
+    ) -> None:
+        """Look with `limits` and tell `registry`, from the loop `tells` if there is one; nothing runs before `start()`."""
+        self.watcher = Watcher(limits, clocks=clocks, registry=registry)
+        self._tells = tells
         self._opened: list[Detector] = []
         self._outside: contextlib.ExitStack | None = None
         self._thread: threading.Thread | None = None
@@ -123,18 +132,24 @@ class Watch:
         tick_seconds, known, poll = self.watcher.limits.tick_seconds, list[int](), _poll([])
         try:
             while True:
-                look(self.watcher)
+                self._look()
                 if (numbers := [ended, *descriptors(self._opened)]) != known:
                     known, poll = numbers, _poll(numbers)
                 spoke = {number for number, _ in poll.poll(tick_seconds * 1000)}
                 if ended in spoke:
                     return
                 if spoke:
-                    look(self.watcher)
+                    self._look()
                     if _poll([ended]).poll(min(REST_SECONDS, tick_seconds) * 1000):
                         return
         finally:
             os.close(ended)
+
+    def _look(self) -> None:
+        look(self.watcher, later=self._tells is not None)
+        if self._tells is not None and self.watcher.registry.is_behind:  # whoever noticed it
+            with contextlib.suppress(RuntimeError):  # the loop was closed: whoever asks the gate runs the callbacks
+                self._tells.call_soon_threadsafe(look, self.watcher)
 
 
 def descriptors(detectors: list[Detector]) -> list[int]:
@@ -151,7 +166,7 @@ def _poll(numbers: list[int]) -> select.poll:
 
 
 _the_watch: list[Watch] = []
-_of_loops: list[Watcher] = []
+_of_loops: list[Watch] = []
 """Those that `watching()` ticks with at this moment."""
 
 
@@ -205,7 +220,7 @@ def _look_if_it_ticks() -> Rousal | None:
 def _look_wherever_it_ticks() -> Rousal | None:
     rousals = [
         _look_if_it_ticks(),
-        *[watcher.notice() for watcher in _of_loops],
+        *[running.watcher.notice() for running in _of_loops],
     ]  # the loops' callbacks run in the loops
     return next((rousal for rousal in rousals if rousal is not None), None)
 
@@ -214,56 +229,26 @@ def _look_wherever_it_ticks() -> Rousal | None:
 async def watching(
     limits: Limits | None = None, *, clocks: Clocks | None = None, registry: Registry | None = None
 ) -> AsyncIterator[Watcher]:
-    """Look at every tick from this event loop, as long as the block lasts; gives the watcher.
+    """Watch for this event loop as long as the block lasts; callbacks run in the loop's thread. Gives the watcher.
 
-    A loop that is blocked by its own code is no rousal: a thread tells that from a freeze (`detectors/pulse.py`).
+    A loop that is blocked by its own code is no rousal. What is found meanwhile closes the gate; the callbacks run when the
+    loop comes to them, or in whoever asks the gate before.
     """
     import asyncio
 
-    limits, clocks = limits or Limits(), clocks or Clocks()
-    pulse = Pulse(clocks, limits.tick_seconds)
-    watcher = Watcher(limits, clocks=clocks, detectors=patient_detectors(limits, pulse), registry=registry)
-    pulse.start()
+    running = Watch(limits, clocks=clocks, registry=registry, tells=asyncio.get_running_loop())
+    running.start()
+    _of_loops.append(running)
     try:
-        with outside(watcher.registry) as opened:
-            ticking = asyncio.create_task(_tick(watcher, opened), name="rouse-watching")
-            _of_loops.append(watcher)
-            try:
-                yield watcher
-            finally:
-                _of_loops.remove(watcher)
-                ticking.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await ticking
+        yield running.watcher
     finally:
-        pulse.stop()
-
-
-async def _tick(watcher: Watcher, opened: list[Detector]) -> None:
-    import asyncio
-
-    loop, spoke = asyncio.get_running_loop(), asyncio.Event()
-    numbers = descriptors(opened)
-    for number in numbers:
-        loop.add_reader(number, spoke.set)
-    rest_seconds = min(REST_SECONDS, watcher.limits.tick_seconds)
-    try:
-        while True:
-            due = loop.time() + watcher.limits.tick_seconds
-            timer = loop.call_at(due, spoke.set)
-            await spoke.wait()
-            timer.cancel()
-            look(watcher)
-            if loop.time() < due:  # a detector asked for it
-                await asyncio.sleep(rest_seconds)
-            spoke.clear()
-    finally:
-        for number in numbers:
-            loop.remove_reader(number)
+        _of_loops.remove(running)
+        running.stop()
+        look(running.watcher)  # what its thread found at the very end, and the loop was not told any more
 
 
 def _go_on_in_copy() -> None:
-    for running in _the_watch:
+    for running in [*_the_watch, *_of_loops]:
         running.go_on_in_copy()
 
 
