@@ -299,7 +299,8 @@ def test_undeclared_tools_are_named_once(
         with caplog.at_level(logging.WARNING, "torpor.agent"):
             on(store, moment, app, check)
         said = [record.getMessage() for record in caplog.records if record.name == "torpor.agent"]
-        assert said == ["keeper: tools of MCP servers that nothing is declared of count as `once`: buy"]
+        why = "tools of MCP servers that nothing is declared of count as `once`"
+        assert said == [f'keeper: {why}: buy; to change: safety={{"buy": "repeatable"}}']
 
 
 def test_the_real_git_server(tmp_path: Path, store: Store, moment: Moment) -> None:

@@ -220,5 +220,7 @@ def test_a_signal_nobody_asks_for_is_kept_and_shown(place: Place, moment: Moment
             assert [(s.name, s.value, s.sender) for s in shown.unread] == [("stray", {"n": 1}, "ada")]
             await lab.signal(run, "go", "heard")
         assert await lab.result(run) == "heard"
+        shown = await client.show(run.name)
+        assert [(message.name, message.value) for message in shown.heard] == [("go", "heard")]
 
     on(place.open(), moment, app, check)

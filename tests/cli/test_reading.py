@@ -95,13 +95,15 @@ def test_show_for_programs(shell: Shell, runs: dict[str, str]) -> None:
     """Everything about a run in one document, the values as people see them."""
     shown = shell.ok("show", runs["sends torn"])
     assert set(shown) == {
-        *("at", "line", "source", "head", "entries_before", "effects", "lines", "life", "state", "result", "unread"),
+        *("at", "line", "source", "head", "entries_before", "effects", "lines", "life", "state", "result"),
+        *("heard", "unread"),
         *("family", "history", "too_late", "view", "parts", "parts_pruned"),
     }
     assert set(shown["line"]) == RUN_KEYS
     assert shown["effects"][0]["outcome"] == "unknown"
     assert shown["state"] == "torn"
     assert shell.ok("show", runs["double 4"])["result"] == 8
+    assert shown["heard"] == []
 
 
 def test_the_inbox(shell: Shell, runs: dict[str, str]) -> None:

@@ -38,6 +38,22 @@ def test_before_runs_in_reverse_after_in_order_and_the_gate_is_closed_between() 
     assert registry.pass_gate() == rousal.after != born_in
 
 
+def test_what_cannot_run_is_refused_when_it_is_registered() -> None:
+    """Not when the snapshot is taken; and nobody would wait for a coroutine."""
+    hooks = SnapshotHooks(rouse.Registry())
+
+    async def later() -> None:
+        """Never run."""
+
+    for register in (hooks.register_before_snapshot, hooks.register_after_restore):
+        with pytest.raises(TypeError, match="5 cannot be called: hooks of a snapshot are functions"):
+            register(5)  # type: ignore[type-var]  # that is the mistake
+        with pytest.raises(TypeError, match=r"later.* is a coroutine function: hooks of a snapshot are plain functions"):
+            register(later)
+    hooks.before_snapshot()
+    assert hooks.after_restore() is not None
+
+
 def test_a_restore_runs_all_phases() -> None:
     """What was registered the other way hears of it too."""
     registry, calls = rouse.Registry(), list[str]()

@@ -95,7 +95,8 @@ def name_undeclared(declared: Declared, tools: Iterable[ToolsetTool[Any]]) -> No
     if named:
         declared.named.update(named)
         words = "tools of MCP servers that nothing is declared of count as `once`"
-        _LOG.warning("%s: %s: %s", declared.name, words, ", ".join(sorted(named)))
+        write = f'safety={{"{min(named)}": "repeatable"}}'
+        _LOG.warning("%s: %s: %s; to change: %s", declared.name, words, ", ".join(sorted(named)), write)
 
 
 def name_of(server: MCPToolset[Any]) -> str:

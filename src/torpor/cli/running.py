@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from torpor.client import Client, Started
-    from torpor.engine.queries.show import RunShown
+    from torpor.engine.queries.show import RunShown, Unread
+    from torpor.engine.queries.told import Heard
     from torpor.sdk.app import App, Flow
 
 TIMED_OUT = 124
@@ -328,14 +329,10 @@ class Running:
 
 def _typed(shown: RunShown, name: str) -> Iterator[tuple[int, str]]:
     """Yield when messages of a name were heard, oldest first, and what they say; then those that are still unread."""
-    start = f"{wait_words(f'message {name}')} "
-    for line in shown.lines:
-        if name and line.outcome == "received" and line.what.startswith(start):
-            said = json.loads(line.what.removeprefix(start))
-            yield line.at, _written(said, plain=True)
-    for unread in shown.unread:
-        if unread.name == name:
-            yield unread.at, _written(unread.value, plain=True)
+    messages: list[Heard | Unread] = [*shown.heard, *shown.unread]
+    for message in messages:
+        if message.name == name:
+            yield message.at, _written(message.value, plain=True)
 
 
 def _written(result: Any, *, plain: bool) -> str:

@@ -133,13 +133,7 @@ class Registry:
         """
         if callback is None:
             return lambda later: self.on_rousal(later, phase=phase, kinds=kinds)
-        given: object = callback
-        if not callable(given):
-            msg = f"{callback!r} cannot be called: a rousal's callbacks are functions of one argument, the rousal"
-            raise TypeError(msg)
-        if inspect.iscoroutinefunction(callback):
-            msg = f"{callback!r} is a coroutine function: a rousal's callbacks are plain functions"
-            raise TypeError(msg)
+        refuse_unfit(callback, "a rousal's callbacks", "functions of one argument, the rousal")
         made = Registration(self, callback, Phase(phase), None if kinds is None else frozenset(map(Kind, kinds)))
         with self.registering:
             self._registrations = (*self._registrations, made)
@@ -278,6 +272,16 @@ class Registry:
             raise self._failure from error
         finally:
             self.calling = ""
+
+
+def refuse_unfit(function: object, whose: str, what: str) -> None:
+    """Raise TypeError for a function that cannot be called, or whose call would only make a coroutine."""
+    if not callable(function):
+        msg = f"{function!r} cannot be called: {whose} are {what}"
+        raise TypeError(msg)
+    if inspect.iscoroutinefunction(function):
+        msg = f"{function!r} is a coroutine function: {whose} are plain functions"
+        raise TypeError(msg)
 
 
 def is_ctrl_c(error: BaseException) -> bool:

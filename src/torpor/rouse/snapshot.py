@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from .errors import RouseError
 from .event import Finding, Kind
 from .phases import Phase
-from .registry import is_ctrl_c, process_registry
+from .registry import is_ctrl_c, process_registry, refuse_unfit
 from .watcher import Watcher
 
 if TYPE_CHECKING:
@@ -43,12 +43,20 @@ class SnapshotHooks:
         self._told = False
 
     def register_before_snapshot(self, func: Function, *args: Any, **kwargs: Any) -> Function:
-        """Call `func(*args, **kwargs)` before a snapshot, before those registered earlier. Gives `func` back."""
+        """Call `func(*args, **kwargs)` before a snapshot, before those registered earlier. Gives `func` back.
+
+        Raises TypeError if it cannot be called, or is a coroutine function: nobody would wait for it.
+        """
+        refuse_unfit(func, "hooks of a snapshot", "functions, their arguments after them")
         self._before.append((func, args, kwargs))
         return func
 
     def register_after_restore(self, func: Function, *args: Any, **kwargs: Any) -> Function:
-        """Call `func(*args, **kwargs)` after a restore, after those registered earlier. Gives `func` back."""
+        """Call `func(*args, **kwargs)` after a restore, after those registered earlier. Gives `func` back.
+
+        Raises TypeError if it cannot be called, or is a coroutine function: nobody would wait for it.
+        """
+        refuse_unfit(func, "hooks of a snapshot", "functions, their arguments after them")
         if not self._told:
             self._told = True
             self._registry.on_rousal(self._run_after_restore, phase=Phase.AUTHORITY, kinds=_NOT_A_PAUSE)

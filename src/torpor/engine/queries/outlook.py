@@ -10,7 +10,8 @@ from torpor.core.journal import Kind
 from torpor.core.replay import CallKind, kind_of, name_of
 from torpor.engine.checkpoints import entries_after
 from torpor.engine.large import named_blobs, read_whole
-from torpor.engine.queries.story import EffectLine, tell
+from torpor.engine.queries.story import tell
+from torpor.engine.queries.told import EffectLine
 from torpor.store import values
 
 if TYPE_CHECKING:

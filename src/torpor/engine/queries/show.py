@@ -15,12 +15,13 @@ from torpor.engine.large import legible, named_blobs
 from torpor.engine.queries.fleet import RunLine, run_lines
 from torpor.engine.queries.history import History, history
 from torpor.engine.queries.kin import Family, family
-from torpor.engine.queries.story import EffectLine, StoryLine, tell
+from torpor.engine.queries.story import tell
 from torpor.engine.streams import gone_words
 from torpor.store import values
 
 if TYPE_CHECKING:
     from torpor.engine.queries.life import Stretch
+    from torpor.engine.queries.told import EffectLine, Heard, StoryLine
     from torpor.store.protocol import Tx
 
 READ = 2_000
@@ -63,6 +64,8 @@ class RunShown:
     state: Any
     """The last checkpoint, as people see it; the input while there is none."""
     result: Any
+    heard: list[Heard]
+    """Messages that its code took, oldest first, of the same entries."""
     unread: list[Unread]
     too_late: list[TooLateLine]
     """Decisions that came when somebody had been first."""
@@ -106,6 +109,7 @@ def show(tx: Tx, run: str, *, gone: frozenset[int] = frozenset(), read: int = RE
         story.life,
         values.plain(legible(state.body, packed)),
         result,
+        story.heard,
         [Unread(s.at, s.name, values.plain(legible(s.body or b"null", packed)), sender_of(s.sender)) for s in signals],
         [TooLateLine(wait_name(row.id, late.seq), late.said, late.at) for late in tx.too_late(row.id, limit=TOLD)],
         history(tx, row),

@@ -5,7 +5,6 @@ A call's entries carry its key, and keys repeat from turn to turn, so a call is 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from torpor.core.checkpoint import mark_of
@@ -15,9 +14,10 @@ from torpor.core.replay import CallKind, kind_of, name_of, shown
 from torpor.engine.decisions import verdict
 from torpor.engine.large import legible
 from torpor.engine.queries.fleet import failure, first_line
-from torpor.engine.queries.life import Stretch, life_of
+from torpor.engine.queries.life import life_of
 from torpor.engine.queries.people import arguments
 from torpor.engine.queries.spoken import duration, each_once, wait_words
+from torpor.engine.queries.told import EffectLine, Heard, Story, StoryLine
 from torpor.store import values
 
 if TYPE_CHECKING:
@@ -38,47 +38,6 @@ _ASKED = {
     CallKind.REQUEST: "",
 }
 """Calls whose wait an entry of their own opens, and how people read it."""
-
-
-@dataclass(slots=True)
-class StoryLine:
-    """One line of a run's story. `seq` is the entry it begins at; `quiet` ones are told only when asked for.
-
-    `ended_at` is when the outcome was recorded, None while it is open.
-    """
-
-    seq: int
-    at: int
-    what: str
-    outcome: str
-    ended_at: int | None = None
-    quiet: bool = False
-
-
-@dataclass(slots=True)
-class EffectLine:
-    """One logical call of an effect. `outcome` is done, failed, unknown or in flight; `key` its idempotency key (G5)."""
-
-    effect: str
-    turn: int
-    safety: str
-    outcome: str
-    key: str
-    args: str
-    started_at: int
-    ended_at: int | None
-    attempts: int
-    settled_by: str = ""
-    detail: str = ""
-
-
-@dataclass(slots=True)
-class Story:
-    """What the newest entries tell."""
-
-    lines: list[StoryLine] = field(default_factory=list)
-    effects: list[EffectLine] = field(default_factory=list)
-    life: list[Stretch] = field(default_factory=list)
 
 
 def tell(
@@ -272,6 +231,7 @@ class _Teller:
             why = f": {first_line(str(body['detail']))}" if body.get("detail") else ""
             self._say(entry, f"{name}{why}", "interrupted", ended_at=entry.at)
             return
+        self.story.heard.append(Heard(entry.at, name_of(key), body))
         self._say(entry, f"{name} {_brief(body)}".rstrip(), "received", ended_at=entry.at)
 
     def _hear_child(self, entry: Stored, key: str, kind: CallKind) -> None:
