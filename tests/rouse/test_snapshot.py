@@ -48,7 +48,9 @@ def test_what_cannot_run_is_refused_when_it_is_registered() -> None:
     for register in (hooks.register_before_snapshot, hooks.register_after_restore):
         with pytest.raises(TypeError, match="5 cannot be called: hooks of a snapshot are functions"):
             register(5)  # type: ignore[type-var]  # that is the mistake
-        with pytest.raises(TypeError, match=r"later.* is a coroutine function: hooks of a snapshot are plain functions"):
+        with pytest.raises(
+            TypeError, match=r"later.* is a coroutine function: hooks of a snapshot are plain functions"
+        ):
             register(later)
     hooks.before_snapshot()
     assert hooks.after_restore() is not None
