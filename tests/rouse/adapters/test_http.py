@@ -161,6 +161,8 @@ MAKERS = {
 }
 
 
+BROKEN_RECORD = ("bad record mac", "RECORD_LAYER_FAILURE")
+"""As OpenSSL 3.0 says it, and as 3.6 does."""
 TLS = " over TLS"
 CASES = [*MAKERS, *(each + TLS for each in ("httpx", "aiohttp"))]
 
@@ -191,7 +193,7 @@ def check_copy(library: str, told: trials.Report) -> None:
     """
     assert told["bare_spoke_on_ours"], told
     if TLS in library and not library.startswith("aiohttp"):  # it sends a GET again by itself
-        assert "bad record mac" in told["ours_after_bare"], told
+        assert any(words in told["ours_after_bare"] for words in BROKEN_RECORD), told
     assert (told["cured"], told["cured_spoke_on_ours"], told["cured_opened"]) == ("ok", False, True), told
     assert (told["ours_hung_up"], told["ours_still_works"], told["ours_reopened"]) == (False, "ok", 0), told
 
