@@ -12,8 +12,8 @@ as three of them). What has no JSON form at all is refused, with the path of the
 behind other content. Their ids may be empty or repeat, so an id is made where none can be trusted (`named`), and a history
 is put right before it is sent (`answered`):
 
-* A result answers the oldest open call with its id, of the same tool if there is one. A result that finds no open call is an
-  orphan or a duplicate.
+* A result answers the oldest open call with its id; where several calls of an answer share that id, one of the same tool. A
+  result that finds no such call is an orphan or a duplicate.
 * A call whose id is used again by a later answer is closed then: what comes with that id belongs to the later one.
 * A call that no result answers is open: `unanswered` lists it, `answered` gives it one that says what is known.
 """
@@ -270,11 +270,21 @@ def _paired(messages: Sequence[ModelMessage]) -> dict[int, list[_Paired]]:
                 opened[pair.call.tool_call_id].append(pair)
             continue
         for part in message.parts:
-            if is_result(part) and (waiting := opened.get(_id(part))):
-                same = next((pair for pair in waiting if pair.call.tool_name == _tool(part)), waiting[0])
-                same.result = part
-                waiting.remove(same)
+            if is_result(part) and (answers := _answered_by(part, opened.get(_id(part), []))):
+                answers.result = part
     return found
+
+
+def _answered_by(part: Any, sharing: list[_Paired]) -> _Paired | None:
+    """Return the call that a result answers, of those that share its id in the last answer that used it.
+
+    A result of another tool is only believed where the id leaves no choice: else what it answers would depend on the order of
+    the results, and a history that was put right would be changed again the next time.
+    """
+    return next(
+        (pair for pair in sharing if pair.result is None and (len(sharing) == 1 or pair.call.tool_name == _tool(part))),
+        None,
+    )
 
 
 def _id(part: Any) -> str:

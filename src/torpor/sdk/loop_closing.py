@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from contextlib import contextmanager
 from traceback import clear_frames
 from typing import TYPE_CHECKING, Any, cast
 
@@ -26,11 +27,30 @@ from torpor.sdk.loop_parts import FlowTask, place, told
 
 if TYPE_CHECKING:
     from collections import deque
-    from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+    from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 
     from torpor.sdk.loop_parts import ReadyCall, TimerCall
 
+_SWAP_CURRENT: Any = getattr(asyncio.tasks, "_swap_current_task", None)  # from Python 3.12 on
+_FORGET_WAITING: Any = getattr(asyncio, "future_discard_from_awaited_by", None)  # from Python 3.14 on
 ATTEMPTS = 8  # how often the close is thrown into one body
+
+
+@contextmanager
+def _current(loop: asyncio.AbstractEventLoop, task: FlowTask[Any]) -> Iterator[None]:
+    """Let a task be the current one, also while a task of another loop runs: Python 3.14 has one for the whole thread."""
+    if _SWAP_CURRENT is None:
+        asyncio.tasks._enter_task(loop, task)  # noqa: SLF001 - asyncio's own API for task authors
+        try:
+            yield
+        finally:
+            asyncio.tasks._leave_task(loop, task)  # noqa: SLF001 - as above
+        return
+    before = _SWAP_CURRENT(loop, task)
+    try:
+        yield
+    finally:
+        _SWAP_CURRENT(loop, before)
 
 
 class Closer:
@@ -49,14 +69,13 @@ class Closer:
             if task.done():
                 continue
             waited = task._fut_waiter  # noqa: SLF001 - to untie task and future, below
-            asyncio.tasks._enter_task(loop, task)  # noqa: SLF001 - asyncio's own API for task authors
-            try:
+            with _current(loop, task):
                 self._close(task.guard.body, task.context.run)
-            finally:
-                asyncio.tasks._leave_task(loop, task)  # noqa: SLF001 - as above
             asyncio.Future.cancel(task)  # settles it; `Task.cancel` would only ask the coroutine, which is gone
             if waited is not None and not isinstance(waited, asyncio.Task):
                 asyncio.Future.cancel(waited)  # drops its reference to the task: no cycle stays behind
+                if _FORGET_WAITING is not None:
+                    _FORGET_WAITING(waited, task)  # and the one for those who print what waits for what
         self._tell_groups()
 
     def close_generators(self, generators: Iterable[AsyncGenerator[Any, Any]], *, at_end: bool) -> None:

@@ -149,16 +149,20 @@ class _Witness:
     __slots__ = ("__weakref__",)
 
     def get_loop(self) -> None:
-        """Belong to no loop; called by `all_tasks` for each task of the process."""
+        """Belong to no loop; before Python 3.14 `all_tasks` asks this first of each task of the process."""
+        self._refuse()
+
+    def done(self) -> bool:
+        """Be over; Python 3.14 asks this first."""
+        self._refuse()
+        return True
+
+    def _refuse(self) -> None:
         if isinstance(asyncio._get_running_loop(), NoOutsideWorld):  # noqa: SLF001 - asyncio's own API for loop authors
             message = "asyncio.all_tasks has no order that would be the same when the turn is replayed"
             raise UsageError(
                 message, hint="keep your tasks in a list or a `TaskGroup`; leftovers are cancelled for you"
             )
-
-    def done(self) -> bool:
-        """Be over, for those who look without asking for the loop."""
-        return True
 
 
 _WITNESS = _Witness()
