@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
@@ -71,7 +72,7 @@ def test_no_store(shell: Shell) -> None:
 def test_another_schema(shell: Shell, runs: dict[str, str]) -> None:
     """A store of a newer torpor is refused by every command with exit code 6, and left as it is."""
     assert runs
-    with sqlite3.connect(shell.folder / "torpor.db") as database:
+    with closing(sqlite3.connect(shell.folder / "torpor.db")) as database, database:
         database.execute("PRAGMA user_version = 99")
     for words in (["ps"], ["start", "double", "4"], ["worker", "shop.py"], ["migrate"]):
         done = shell.run(*words)
@@ -88,7 +89,7 @@ def test_a_damaged_file(shell: Shell, runs: dict[str, str]) -> None:
     assert done.code == 6
     assert done.err.startswith("error: text.db is damaged or no torpor database")
     file = shell.folder / "torpor.db"
-    with sqlite3.connect(file) as database:
+    with closing(sqlite3.connect(file)) as database, database:
         page_bytes = database.execute("PRAGMA page_size").fetchone()[0]
         page = database.execute("SELECT rootpage FROM sqlite_master WHERE name = 'rows'").fetchone()[0]
     content = bytearray(file.read_bytes())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,12 +32,12 @@ FUTURE = 98
 @pytest.fixture
 def another(shared: Place) -> Iterator[Callable[[], Store]]:
     """Return a function that opens one more store, without looking at its schema."""
-    with ExitStack() as closing:
+    with ExitStack() as stack:
 
         def make() -> Store:
             path = shared.url.removeprefix("sqlite:///")
             store: Store = PostgresStore(shared.url) if shared.on_server else SqliteStore(path)
-            closing.callback(store.close_now)
+            stack.callback(store.close_now)
             return store
 
         yield make
@@ -48,7 +48,7 @@ def _number(place: Place, number: int) -> None:
     if place.on_server:
         place.admin.execute("UPDATE meta SET value = %s WHERE key = 'schema'", (str(number),))
     else:
-        with sqlite3.connect(place.sqlite().path) as db:
+        with closing(sqlite3.connect(place.sqlite().path)) as db, db:
             db.execute(f"PRAGMA user_version = {number}")
         db.close()
 
@@ -182,7 +182,7 @@ def test_a_damaged_file_is_said_when_it_is_opened(tmp_path: Path, what: str) -> 
 def test_somebody_else_s_file_is_left_alone(tmp_path: Path) -> None:
     """A database with a table of ours that we did not make is not ours."""
     path = tmp_path / "shop.db"
-    with sqlite3.connect(path) as db:
+    with closing(sqlite3.connect(path)) as db, db:
         db.execute("CREATE TABLE runs (id, distance)")
     db.close()
     with pytest.raises(UsageError, match="has a table runs that is not torpor's"):

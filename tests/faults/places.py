@@ -12,7 +12,7 @@ import signal
 import sqlite3
 import subprocess
 import threading
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -102,7 +102,7 @@ class FilePlace:
         """Make the author's own table; torpor's are made by whoever comes first."""
         self.disk = Disk(folder / "disk") if disk else None
         self._path = (self.disk.folder if self.disk is not None else folder) / "torpor.db"
-        with sqlite3.connect(self._path) as db:
+        with closing(sqlite3.connect(self._path)) as db, db:
             db.execute(LEDGER)
         db.close()
 
@@ -113,7 +113,7 @@ class FilePlace:
 
     def booked(self) -> dict[str, int]:
         """Return how often each place stands in the author's own table."""
-        with sqlite3.connect(self._path) as db:
+        with closing(sqlite3.connect(self._path)) as db, db:
             found = dict(db.execute(BOOKED).fetchall())
         db.close()
         return found

@@ -11,6 +11,7 @@ import sqlite3
 import subprocess
 import sys
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,7 +51,7 @@ class Old:
         self.begun = json.loads((folder / "begun.json").read_text("utf-8"))
         text = (folder / f"{place.kind}.sql").read_text("utf-8")
         if place.kind == "sqlite":
-            with sqlite3.connect(self.file) as db:
+            with closing(sqlite3.connect(self.file)) as db, db:
                 db.executescript(text)
             db.close()
         else:
@@ -164,7 +165,7 @@ def test_an_older_store_is_refused_and_keeps_a_copy(old: Old) -> None:
     old.migrated()
     if old.place.kind == "sqlite":
         copy = old.file.with_name(f"{old.file.name}.schema-{old.schema}")
-        with sqlite3.connect(copy) as db:
+        with closing(sqlite3.connect(copy)) as db, db:
             assert db.execute("PRAGMA user_version").fetchone()[0] == old.schema
             assert db.execute("SELECT count(*) FROM runs").fetchone()[0] == len(old.begun["runs"])
             assert db.execute("PRAGMA integrity_check").fetchone()[0] == "ok"

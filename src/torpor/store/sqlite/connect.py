@@ -111,11 +111,15 @@ def connect(path: str, *, durable: bool = True) -> Connection:
             factory=Connection,
             cached_statements=PREPARED,
         )
-        if not memory:
-            _write_ahead(connection)
-        more = [] if memory else [f"wal_autocheckpoint={PAGES}", f"synchronous={'FULL' if durable else 'NORMAL'}"]
-        for setting in [*more, "cache_size=-16000"]:  # to its end: a statement left open makes a COMMIT fail
-            connection.execute(f"PRAGMA {setting}").fetchall()
+        try:
+            if not memory:
+                _write_ahead(connection)
+            more = [] if memory else [f"wal_autocheckpoint={PAGES}", f"synchronous={'FULL' if durable else 'NORMAL'}"]
+            for setting in [*more, "cache_size=-16000"]:  # to its end: a statement left open makes a COMMIT fail
+                connection.execute(f"PRAGMA {setting}").fetchall()
+        except BaseException:
+            connection.close()
+            raise
     return connection
 
 
