@@ -16,7 +16,7 @@ import pytest
 
 from tests.agent.scripted import agent_of, asked, forget, kept_messages, prompts, results, returns
 from tests.patience import PATIENCE_SECONDS
-from tests.worker.labs import on
+from tests.worker.labs import on, until
 from torpor import App, clock
 from torpor.agent.transcript import read
 from torpor.client import Client
@@ -99,8 +99,7 @@ def test_the_talk_goes_on(
         if then == "goes on":
             await asyncio.wait_for(held.over.wait(), PATIENCE_SECONDS)
             assert held.files == ["a 1", "a 2"]
-            while not late_ends(caplog):
-                await asyncio.wait_for(lab.change(), PATIENCE_SECONDS)
+            await asyncio.wait_for(until(lambda: late_ends(caplog)), PATIENCE_SECONDS)
         await lab.settle()
         assert [str(line) for line in await lab.journal(run)] == before, "nothing is inserted"
         lab.advance(5)
