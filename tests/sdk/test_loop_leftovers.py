@@ -145,8 +145,9 @@ class Witness:
     """Something that a body holds."""
 
 
+@pytest.mark.parametrize("waits", ["for a future", "for a task"])
 @pytest.mark.parametrize("end", ["close_body", "cancel_leftovers"])
-def test_nothing_of_the_body_stays_alive(end: str) -> None:
+def test_nothing_of_the_body_stays_alive(end: str, waits: str) -> None:
     """Not even a cycle for the collector: what the body held is gone when the caller lets go of loop and task."""
     witness = Witness()
     gone = weakref.ref(witness)
@@ -158,7 +159,8 @@ def test_nothing_of_the_body_stays_alive(end: str) -> None:
     async def body(loop: FlowLoop, held: Witness) -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(child(loop, held))
-            await asyncio.wait_for(loop.future(), 5)
+            beside = asyncio.create_task(child(loop, held))
+            await asyncio.wait_for(loop.future(), 5) if waits == "for a future" else await beside
 
     loop = FlowLoop(now=START)
     main = loop.start(body(loop, witness))

@@ -111,7 +111,8 @@ class Watch:
         """End the thread and close the detectors. Does nothing the second time."""
         if self._outside is None:
             return
-        os.write(self._waker, b"!")  # not only closed: a copy of the process may hold this end too
+        if self._thread is not None:
+            os.write(self._waker, b"!")  # not only closed: a copy of the process may hold this end too
         os.close(self._waker)
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
@@ -119,8 +120,12 @@ class Watch:
         self._outside = None
 
     def go_on_in_copy(self) -> None:
-        """Begin again in a copy of the process, where the thread is not. It looks at once and finds the copy."""
-        if self._outside is not None:
+        """Begin again in a copy of the process, where the thread is not. It looks at once and finds the copy.
+
+        One that tells a loop is over there: asyncio's loop does not go on in a copy, and what wakes it is the original's.
+        """
+        self._thread = None
+        if self._outside is not None and self._tells is None:
             self._begin()
 
     def _begin(self) -> None:

@@ -74,8 +74,8 @@ class Closer:
             asyncio.Future.cancel(task)  # settles it; `Task.cancel` would only ask the coroutine, which is gone
             if waited is not None and not isinstance(waited, asyncio.Task):
                 asyncio.Future.cancel(waited)  # drops its reference to the task: no cycle stays behind
-                if _FORGET_WAITING is not None:
-                    _FORGET_WAITING(waited, task)  # and the one for those who print what waits for what
+            if waited is not None and _FORGET_WAITING is not None:
+                _FORGET_WAITING(waited, task)  # the reference for those who print what waits for what
         self._tell_groups()
 
     def close_generators(self, generators: Iterable[AsyncGenerator[Any, Any]], *, at_end: bool) -> None:
